@@ -24,7 +24,7 @@ import (
 func (a *app) nodeCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the nodes and the kernels they run", Args: cobra.NoArgs, RunE: a.run(a.nodeList)}
 	show := &cobra.Command{Use: "show NAME", Short: "Show a node", Args: cobra.ExactArgs(1), RunE: a.run(a.nodeShow)}
-	return noun("node", "Nodes and their kernels", list, show,
+	return noun("node", "Nodes and their kernels", list, show, a.nodeQualifyCommand(),
 		a.nodeTokenCommand(), a.nodeRevokeCommand(), a.nodeCertificatesCommand())
 }
 

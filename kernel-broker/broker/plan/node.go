@@ -37,13 +37,13 @@ func (d *decision) reports(n *kb.Node, agent Agent) {
 			d.noteOnce(n, eventFetching, r.Detail)
 		case kb.ProgressLoaded:
 			if p.Loaded.IsZero() {
-				p.Loaded = later(r.At, p.Begun)
+				p.Loaded = d.in.Now
 			}
 			d.noteOnce(n, r.Progress.String(), r.Detail)
 		case kb.ProgressBooting:
 			if p.Progress == kb.ProgressLoading {
 				p.Progress, p.Since = kb.ProgressBooting, d.in.Now
-				p.Executed = later(r.At, p.Loaded)
+				p.Executed = d.in.Now
 				d.note(n, "kexec", r.Detail)
 			}
 		case kb.ProgressFailed:

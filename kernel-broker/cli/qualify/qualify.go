@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package qualify boots a node into a kernel and back, round after round, by jobs in a reservation of its own, and
+// summarises the phases of these boots by the timelines that the broker keeps of the jobs.
+package qualify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
+)
+
+// Options of a qualification.
+type Options struct {
+	Node, Kernel string
+	Rounds       int
+	// RoundLimit bounds one round.
+	RoundLimit time.Duration
+	// Scontrol is its path; the other commands of Slurm are beside it. Environ is theirs.
+	Scontrol string
+	Environ  []string
+	// Job asks the broker for a job.
+	Job func(ctx context.Context, id uint32) (*api.Job, error)
+	// Done is called after each round.
+	Done func(round int)
+	// Warn tells what could not be restored.
+	Warn func(text string)
+}
+
+// Round is one boot there and back.
+type Round struct {
+	Job uint32 `json:"job"`
+	// Switch and Return are the known phases in seconds; ReturnedBy is the way back.
+	Switch      map[string]float64 `json:"switch"`
+	Return      map[string]float64 `json:"return"`
+	ReturnedBy  kb.Way             `json:"returned_by"`
+	there, back Boot
+}
+
+// Result of a qualification.
+type Result struct {
+	Node   string    `json:"node"`
+	Kernel string    `json:"kernel"`
+	Rounds []Round   `json:"rounds"`
+	Phases []Summary `json:"phases"`
+}
+
+const (
+	pollPause = 500 * time.Millisecond
+	// commandLimit bounds one command of Slurm.
+	commandLimit = 30 * time.Second
+	// restoreLimit bounds what is done at the end, also after an interrupt.
+	restoreLimit = 5 * time.Minute
+)
+
+// qualifier is a qualification under way.
+type qualifier struct {
+	Options
+	reservation string
+	partition   string
+	job         uint32 // that may not be over
+}
+
+// Run qualifies a node. It restores what it changed also after an error or an interrupt; the rounds that ended are in
+// the result.
+func Run(ctx context.Context, o Options) (result Result, err error) {
+	q := &qualifier{Options: o, reservation: fmt.Sprintf("qualify-%s-%d", o.Node, os.Getpid())}
+	result = Result{Node: o.Node, Kernel: o.Kernel, Rounds: []Round{}, Phases: []Summary{}}
+	before, err := q.idle(ctx)
+	if err != nil {
+		return result, err
+	}
+	minutes := int((o.RoundLimit*time.Duration(o.Rounds) + restoreLimit).Minutes()) + 1
+	if _, err := q.slurm(ctx, "scontrol", "create", "reservation", "ReservationName="+q.reservation, "Nodes="+o.Node,
+		"Users="+strconv.Itoa(os.Getuid()), "StartTime=now", "Duration="+strconv.Itoa(minutes)); err != nil {
+		return result, fmt.Errorf("node %q cannot be reserved: %w", o.Node, err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
+		defer cancel()
+		err = errors.Join(err, q.restore(ctx, before))
+	}()
+	if before.Drained() {
+		if _, err := q.slurm(ctx, "scontrol", "update", "NodeName="+o.Node, "State=RESUME"); err != nil {
+			return result, err
+		}
+	}
+	for round := range o.Rounds {
+		r, err := q.round(ctx)
+		if err != nil {
+			return result, fmt.Errorf("round %d of %d: %w", round+1, o.Rounds, err)
+		}
+		result.Rounds = append(result.Rounds, r)
+		result.Phases = summarise(result.Rounds)
+		o.Done(round + 1)
+	}
+	return result, nil
+}
+
+// idle refuses a node that somebody else uses.
+func (q *qualifier) idle(ctx context.Context) (kb.SlurmNode, error) {
+	n, err := q.state(ctx)
+	if err != nil {
+		return n, err
+	}
+	jobs, err := q.slurm(ctx, "squeue", "--noheader", "--nodelist="+q.Node, "--format=%i")
+	if err != nil {
+		return n, err
+	}
+	if ids := strings.Fields(jobs); len(ids) > 0 {
+		return n, fmt.Errorf("node %q has job %s: drain it (scontrol update NodeName=%s State=DRAIN Reason=qualify) and wait: %w", q.Node, strings.Join(ids, ", "), q.Node, kb.ErrFailedPrecondition)
+	}
+	if n.State != "IDLE" && n.State != "DRAINED" || len(slices.DeleteFunc(slices.Clone(n.Flags), func(f string) bool { return f == "DRAIN" })) > 0 {
+		return n, fmt.Errorf("node %q is %s: it must be idle, or idle and drained: %w", q.Node, n.FullState(), kb.ErrFailedPrecondition)
+	}
+	if len(n.Partitions) == 0 {
+		return n, fmt.Errorf("node %q is in no partition: %w", q.Node, kb.ErrFailedPrecondition)
+	}
+	q.partition = n.Partitions[0]
+	return n, nil
+}
+
+// round is one job, from its submission until its node is back.
+func (q *qualifier) round(ctx context.Context) (Round, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, q.RoundLimit, fmt.Errorf("not over within %v", q.RoundLimit))
+	defer cancel()
+	text, err := q.slurm(ctx, "sbatch", "--parsable", "--job-name=kernel-qualify", "--reservation="+q.reservation, "--partition="+q.partition,
+		"--nodes=1", "--nodelist="+q.Node, "--no-requeue", "--chdir=/", "--output=/dev/null", "--kernel-profile="+q.Kernel, "--wrap=true")
+	if err != nil {
+		return Round{}, err
+	}
+	id, _, _ := strings.Cut(strings.TrimSpace(text), ";")
+	number, err := strconv.ParseUint(id, 10, 32)
+	if err != nil {
+		return Round{}, fmt.Errorf("sbatch printed %q: %w", text, kb.ErrInvalid)
+	}
+	q.job = uint32(number)
+	job, err := q.over(ctx)
+	if err != nil {
+		return Round{}, err
+	}
+	there, back := boots(job, q.Node)
+	if err := q.wait(ctx, func() (bool, error) {
+		n, err := q.state(ctx)
+		return n.State == "IDLE" && n.Free() && !n.Armed() && !n.Waiting() && !n.Drained(), err
+	}); err != nil {
+		return Round{}, fmt.Errorf("node %q did not come back: %w", q.Node, err)
+	}
+	q.job = 0
+	return Round{Job: job.GetJobId(), Switch: there.seconds(), Return: back.seconds(), ReturnedBy: back.Way, there: there, back: back}, nil
+}
+
+// over waits until the job's node has returned.
+func (q *qualifier) over(ctx context.Context) (job *api.Job, err error) {
+	err = q.wait(ctx, func() (bool, error) {
+		found, err := q.Job(ctx, q.job)
+		if status.Code(err) == codes.NotFound {
+			// The broker sees a job with its next poll of slurmctld.
+			_, err = q.slurm(ctx, "squeue", "--noheader", "--jobs="+strconv.FormatUint(uint64(q.job), 10))
+			return false, err
+		}
+		if err != nil {
+			return false, err
+		}
+		job = found
+		switch job.GetPhase() {
+		case api.AllocationPhase_ALLOCATION_PHASE_FAILED:
+			return false, fmt.Errorf("job %d: %s: %w", q.job, job.GetReason(), kb.ErrFailedPrecondition)
+		case api.AllocationPhase_ALLOCATION_PHASE_WAITING:
+			if held := job.GetReason(); strings.Contains(held, "scontrol release") {
+				return false, fmt.Errorf("job %d: %s %s: %w", q.job, held, q.comment(ctx), kb.ErrFailedPrecondition)
+			}
+		}
+		return job.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_DONE, nil
+	})
+	if err != nil && job != nil && context.Cause(ctx) != nil {
+		err = fmt.Errorf("%w; the job is %s", err, strings.ToLower(strings.TrimPrefix(job.GetPhase().String(), "ALLOCATION_PHASE_")))
+	}
+	return job, err
+}
+
+// comment is what the broker wrote about the job.
+func (q *qualifier) comment(ctx context.Context) string {
+	text, err := q.slurm(ctx, "scontrol", "--oneliner", "show", "job", strconv.FormatUint(uint64(q.job), 10))
+	if err != nil {
+		return err.Error()
+	}
+	if found := commentPattern.FindStringSubmatch(text); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// commentPattern is scontrol's AdminComment, which ends with the next key.
+var commentPattern = regexp.MustCompile(` AdminComment=(.*?)(?: [A-Z][A-Za-z/]*=|\s*$)`)
+
+// restore ends the job, sets the node's drain again and removes the reservation, so that no other job gets in between.
+func (q *qualifier) restore(ctx context.Context, before kb.SlurmNode) error {
+	var all error
+	if q.job != 0 {
+		_, err := q.slurm(ctx, "scancel", strconv.FormatUint(uint64(q.job), 10))
+		all = errors.Join(all, err)
+		if err == nil && q.wait(ctx, func() (bool, error) {
+			jobs, err := q.slurm(ctx, "squeue", "--noheader", "--jobs="+strconv.FormatUint(uint64(q.job), 10))
+			return err != nil || strings.TrimSpace(jobs) == "", nil // slurmctld forgets jobs
+		}) != nil {
+			q.Warn(fmt.Sprintf("job %d is still on node %s", q.job, q.Node))
+		}
+	}
+	if before.Drained() {
+		_, err := q.slurm(ctx, "scontrol", "update", "NodeName="+q.Node, "State=DRAIN", "Reason="+before.Reason)
+		all = errors.Join(all, err)
+	}
+	err := q.wait(ctx, func() (bool, error) {
+		_, err := q.slurm(ctx, "scontrol", "delete", "ReservationName="+q.reservation)
+		return err == nil, nil // a job that just ends may still hold it
+	})
+	if err != nil {
+		err = fmt.Errorf("reservation %s is left: scontrol delete ReservationName=%s: %w", q.reservation, q.reservation, err)
+	}
+	return errors.Join(all, err)
+}
+
+func (q *qualifier) state(ctx context.Context) (kb.SlurmNode, error) {
+	text, err := q.slurm(ctx, "scontrol", "--oneliner", "show", "node", q.Node)
+	if err != nil {
+		return kb.SlurmNode{}, err
+	}
+	n, ok := scontrol.ParseNode(strings.TrimSpace(text))
+	if !ok {
+		return n, fmt.Errorf("node %q: scontrol printed %.200q: %w", q.Node, text, kb.ErrInvalid)
+	}
+	// The reservation shows as a flag; it is ours.
+	n.Flags = slices.DeleteFunc(n.Flags, func(f string) bool { return f == "RESERVED" && n.State == "IDLE" })
+	return n, nil
+}
+
+func (q *qualifier) wait(ctx context.Context, done func() (bool, error)) error {
+	for {
+		ok, err := done()
+		if cause := context.Cause(ctx); cause != nil && !ok {
+			return cause
+		}
+		if err != nil || ok {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pollPause):
+		}
+	}
+}
+
+// slurm runs a command of Slurm's.
+func (q *qualifier) slurm(ctx context.Context, program string, arguments ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+	defer cancel()
+	path := filepath.Join(filepath.Dir(q.Scontrol), program)
+	cmd := exec.CommandContext(ctx, path, arguments...) //nolint:gosec // G204: Slurm's commands beside the configured scontrol, no shell
+	cmd.Env = q.Environ
+	var said strings.Builder
+	cmd.Stderr, cmd.WaitDelay = &said, time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", program, err, strings.Join(strings.Fields(said.String()+" "+string(out)), " "))
+	}
+	return string(out), nil
+}
