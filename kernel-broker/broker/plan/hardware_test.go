@@ -108,6 +108,25 @@ func TestReturnByFirmwareIsAFailedKexec(t *testing.T) {
 	}
 }
 
+// A broker before this one had a node reset for its return: its record has neither the way nor the kernel that was left.
+func TestOlderRecordsGoOn(t *testing.T) {
+	w := returns(t)
+	w.config.CanReset = true
+	p := w.nodes["n1"].Pending
+	*p = kb.Pending{Kernel: p.Kernel, Token: p.Token, PrevBootID: p.PrevBootID, Progress: kb.ProgressReset, Generation: p.Generation, Since: w.now}
+	w.nodes["n1"].Hardware = kb.Hardware{}
+	if actions := w.settle(); !has(actions, ResetNode) {
+		t.Errorf("actions %v", actions)
+	}
+	w.resets[p.Token] = w.now
+	w.settle()
+	before := len(w.tries)
+	w.boot("n1", kernels[0], "")
+	if w.settle(); !w.nodes["n1"].Steady() || len(w.tries) != before {
+		t.Errorf("n1 is %s, tries %+v", w.nodes["n1"].Progress(), w.tries)
+	}
+}
+
 func TestRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule     kb.HardwareRule
