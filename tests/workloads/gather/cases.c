@@ -87,11 +87,12 @@ static void check_records(const char *path)
 
 	while ((got = read(fd, &record, sizeof(record))) ==
 	       (ssize_t)sizeof(record)) {
-		struct record want;
+		struct record want = { 0 };
 
-		if (record.writer >= WRITERS)
+		if (record.writer < WRITERS)
+			want = record_of(record.writer, next[record.writer]++);
+		else
 			fail("%s: a torn record", path);
-		want = record_of(record.writer, next[record.writer]++);
 		if (memcmp(&record, &want, sizeof(want)) != 0)
 			fail("%s: record %u of writer %u, want %u", path,
 			     record.number, record.writer, want.number);

@@ -449,12 +449,12 @@ static void look(struct run *run)
 
 void run_random(const struct options *options)
 {
-	struct run *run = calloc(1, sizeof(*run));
+	struct run state = {
+		.options = options,
+		.random = options->seed * 2654435761u + 1,
+	};
+	struct run *run = &state;
 
-	if (!run)
-		fail("no memory");
-	run->options = options;
-	run->random = options->seed * 2654435761u + 1;
 	for (unsigned int i = 0; i < MODEL_FILES; i++)
 		unlink(name_of(run, i));
 	for (run->step = 0; run->step < options->steps; run->step++) {
@@ -472,5 +472,4 @@ void run_random(const struct options *options)
 			unlink(name_of(run, i));
 		}
 	}
-	free(run);
 }
