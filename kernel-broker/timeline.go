@@ -4,6 +4,7 @@ package kernelbroker
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,7 +33,24 @@ func (e Event) size() int { return 64 + len(e.Node) + len(e.Event) + len(e.Detai
 
 // Note appends to the timeline.
 func (a *Allocation) Note(at time.Time, node, event, detail string) {
-	a.Timeline = append(a.Timeline, Event{At: at, Node: node, Event: event, Detail: detail})
+	a.noteAt(len(a.Timeline), Event{At: at, Node: node, Event: event, Detail: detail})
+}
+
+// NoteLate adds an event that is known later than others which followed it: the
+// timeline stays in order.
+func (a *Allocation) NoteLate(at time.Time, node, event, detail string) {
+	place := len(a.Timeline)
+	for place > 0 && a.Timeline[place-1].At.After(at) {
+		place--
+	}
+	a.noteAt(place, Event{At: at, Node: node, Event: event, Detail: detail})
+}
+
+func (a *Allocation) noteAt(place int, event Event) {
+	if place < len(a.Timeline) {
+		a.Timeline = slices.Clone(a.Timeline) // a copy of the allocation may share it
+	}
+	a.Timeline = slices.Insert(a.Timeline, place, event)
 	a.Shorten(max(minTimelineBytes, maxTimelineBytes-bytesPerNode*len(a.Nodes)))
 }
 

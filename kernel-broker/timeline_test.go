@@ -5,6 +5,7 @@ package kernelbroker
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,5 +79,28 @@ func TestShortenKeepsFirstAndLast(t *testing.T) {
 	a.Shorten(0)
 	if a.Shorten(0); fmt.Sprint(a.Timeline) != before || a.LeftOut != 2 {
 		t.Errorf("%+v became %+v", before, a.Timeline)
+	}
+}
+
+// What is known late stands where it happened, and the record before it stays.
+func TestNoteLate(t *testing.T) {
+	begin := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	a := Allocation{Nodes: []string{"n1", "n2"}}
+	for i, event := range []string{"kexec", "fetching", "loaded"} {
+		a.Note(begin.Add(time.Duration(2*i)*time.Second), "n1", event, "")
+	}
+	before := a
+	a.NoteLate(begin.Add(time.Second), "n2", "started", "")
+	a.NoteLate(begin.Add(2*time.Second), "n2", "same time", "")
+	a.NoteLate(begin.Add(9*time.Second), "n2", "last", "")
+	var got []string
+	for _, e := range a.Timeline {
+		got = append(got, e.Event)
+	}
+	if want := []string{"kexec", "started", "fetching", "same time", "loaded", "last"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if len(before.Timeline) != 3 || before.Timeline[1].Event != "fetching" || before.Timeline[2].Event != "loaded" {
+		t.Errorf("the copy is %+v", before.Timeline)
 	}
 }

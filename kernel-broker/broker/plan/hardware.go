@@ -67,7 +67,7 @@ func (d *decision) started(n *kb.Node, agent Agent) {
 	if a == nil || p == nil || agent.Boot.Up <= 0 || p.Executed.IsZero() || !agent.Since.After(p.Executed) {
 		return
 	}
-	a.Note(later(p.Executed, agent.Since.Add(-agent.Boot.Up)), n.Name, "started", "its kernel")
+	a.NoteLate(later(p.Executed, agent.Since.Add(-agent.Boot.Up)), n.Name, "started", "its kernel")
 }
 
 // booted records what became of a boot that had begun.
