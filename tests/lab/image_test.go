@@ -166,3 +166,19 @@ func TestBuildImage(t *testing.T) {
 		t.Errorf("changed build: %q, %v, cached %v", other, err, cached)
 	}
 }
+
+func TestWorkloads(t *testing.T) {
+	repo := t.TempDir()
+	dir := filepath.Join(repo, "build/workloads")
+	if err := os.MkdirAll(filepath.Join(dir, "objects"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"replay": 0o755, "replay-sanitized": 0o755, "replay.o": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := workloads(repo); err != nil || len(got) != 1 || got[0] != filepath.Join(dir, "replay") {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -132,19 +132,30 @@ func hostFiles(o Options, s system) ([]entry, error) {
 			sources[target] = source
 		}
 	}
-	workloads, err := filepath.Glob(filepath.Join(o.Repo, "build", "workloads", "*"))
+	programs, err := workloads(o.Repo)
 	if err != nil {
-		return nil, fmt.Errorf("workloads: %w", err)
+		return nil, err
 	}
-	for _, w := range workloads {
-		if st, err := os.Stat(w); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
-			sources["/usr/local/bin/"+filepath.Base(w)] = w
-		}
+	for _, program := range programs {
+		sources["/usr/local/bin/"+filepath.Base(program)] = program
 	}
 	for target, source := range o.Files {
 		sources[target] = source
 	}
 	return withLibraries(s, sources)
+}
+
+// workloads are the programs that are built, without those with sanitizers: these
+// are for their own tests, and their libraries are the compiler's.
+func workloads(repo string) ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(repo, "build", "workloads", "*"))
+	if err != nil {
+		return nil, fmt.Errorf("workloads: %w", err)
+	}
+	return slices.DeleteFunc(all, func(path string) bool {
+		st, err := os.Stat(path)
+		return err != nil || !st.Mode().IsRegular() || st.Mode()&0o111 == 0 || strings.HasSuffix(path, "-sanitized")
+	}), nil
 }
 
 // withLibraries adds the shared libraries of all ELF files, at their own paths.
