@@ -42,7 +42,7 @@ func FuzzReceive(f *testing.F) {
 		{Message: &api.ConnectResponse_Desired{Desired: &api.Desired{Generation: 1, SlurmdNotBefore: &timestamppb.Timestamp{Seconds: 1 << 62, Nanos: -1}}}},
 		{Message: &api.ConnectResponse_JobEnding{JobEnding: &api.JobEndingAnswer{Query: 1, Kept: true}}},
 		{Message: &api.ConnectResponse_Snapshot{Snapshot: "x"}},
-		{Message: &api.ConnectResponse_Runs{Runs: &api.RunWishes{Runs: []*api.RunWish{{RunId: 1, JobId: 7, Collectors: []string{"io"}}}}}},
+		{Message: &api.ConnectResponse_Runs{Runs: &api.DesiredRuns{Runs: []*api.DesiredRun{{RunId: 1, JobId: 7, Collectors: []string{"io"}}}}}},
 		{},
 	} {
 		text, err := proto.Marshal(m)

@@ -286,16 +286,16 @@ func RunReportFromProto(r *api.RunReport) (kb.RunReport, error) {
 
 // DesiredRunsToProto makes the message with all that is wanted of a node's collectors.
 func DesiredRunsToProto(runs []kb.DesiredRun) *api.ConnectResponse {
-	out := &api.RunWishes{}
+	out := &api.DesiredRuns{}
 	for _, r := range runs {
-		out.Runs = append(out.Runs, &api.RunWish{RunId: r.Run, JobId: r.Job.Job, RestartCount: r.Job.Restart,
+		out.Runs = append(out.Runs, &api.DesiredRun{RunId: r.Run, JobId: r.Job.Job, RestartCount: r.Job.Restart,
 			Uid: r.UID, Collectors: r.Collectors, Ended: r.Ended, Watched: r.Watched})
 	}
 	return &api.ConnectResponse{Message: &api.ConnectResponse_Runs{Runs: out}}
 }
 
 // DesiredRunsFromProto is the inverse of DesiredRunsToProto.
-func DesiredRunsFromProto(m *api.RunWishes) []kb.DesiredRun {
+func DesiredRunsFromProto(m *api.DesiredRuns) []kb.DesiredRun {
 	var runs []kb.DesiredRun
 	for _, r := range m.GetRuns() {
 		runs = append(runs, kb.DesiredRun{Run: r.GetRunId(), Job: kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()},

@@ -1104,7 +1104,7 @@ func (x *ConnectResponse) GetSnapshot() string {
 	return ""
 }
 
-func (x *ConnectResponse) GetRuns() *RunWishes {
+func (x *ConnectResponse) GetRuns() *DesiredRuns {
 	if x != nil {
 		if x, ok := x.Message.(*ConnectResponse_Runs); ok {
 			return x.Runs
@@ -1131,7 +1131,7 @@ type ConnectResponse_Snapshot struct {
 }
 
 type ConnectResponse_Runs struct {
-	Runs *RunWishes `protobuf:"bytes,4,opt,name=runs,proto3,oneof"`
+	Runs *DesiredRuns `protobuf:"bytes,4,opt,name=runs,proto3,oneof"`
 }
 
 func (*ConnectResponse_Desired) isConnectResponse_Message() {}
@@ -1142,29 +1142,29 @@ func (*ConnectResponse_Snapshot) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Runs) isConnectResponse_Message() {}
 
-// RunWishes is the desired state of the node's collectors. Each message replaces
+// DesiredRuns is the desired state of the node's collectors. Each message replaces
 // the previous one; the agent may delete runs that are missing in it.
-type RunWishes struct {
+type DesiredRuns struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Runs          []*RunWish             `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	Runs          []*DesiredRun          `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RunWishes) Reset() {
-	*x = RunWishes{}
+func (x *DesiredRuns) Reset() {
+	*x = DesiredRuns{}
 	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RunWishes) String() string {
+func (x *DesiredRuns) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RunWishes) ProtoMessage() {}
+func (*DesiredRuns) ProtoMessage() {}
 
-func (x *RunWishes) ProtoReflect() protoreflect.Message {
+func (x *DesiredRuns) ProtoReflect() protoreflect.Message {
 	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1176,20 +1176,20 @@ func (x *RunWishes) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RunWishes.ProtoReflect.Descriptor instead.
-func (*RunWishes) Descriptor() ([]byte, []int) {
+// Deprecated: Use DesiredRuns.ProtoReflect.Descriptor instead.
+func (*DesiredRuns) Descriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *RunWishes) GetRuns() []*RunWish {
+func (x *DesiredRuns) GetRuns() []*DesiredRun {
 	if x != nil {
 		return x.Runs
 	}
 	return nil
 }
 
-// RunWish is one job to profile.
-type RunWish struct {
+// DesiredRun is one job to profile.
+type DesiredRun struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	RunId        uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	JobId        uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -1205,20 +1205,20 @@ type RunWish struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RunWish) Reset() {
-	*x = RunWish{}
+func (x *DesiredRun) Reset() {
+	*x = DesiredRun{}
 	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RunWish) String() string {
+func (x *DesiredRun) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RunWish) ProtoMessage() {}
+func (*DesiredRun) ProtoMessage() {}
 
-func (x *RunWish) ProtoReflect() protoreflect.Message {
+func (x *DesiredRun) ProtoReflect() protoreflect.Message {
 	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1230,54 +1230,54 @@ func (x *RunWish) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RunWish.ProtoReflect.Descriptor instead.
-func (*RunWish) Descriptor() ([]byte, []int) {
+// Deprecated: Use DesiredRun.ProtoReflect.Descriptor instead.
+func (*DesiredRun) Descriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *RunWish) GetRunId() uint64 {
+func (x *DesiredRun) GetRunId() uint64 {
 	if x != nil {
 		return x.RunId
 	}
 	return 0
 }
 
-func (x *RunWish) GetJobId() uint32 {
+func (x *DesiredRun) GetJobId() uint32 {
 	if x != nil {
 		return x.JobId
 	}
 	return 0
 }
 
-func (x *RunWish) GetRestartCount() uint32 {
+func (x *DesiredRun) GetRestartCount() uint32 {
 	if x != nil {
 		return x.RestartCount
 	}
 	return 0
 }
 
-func (x *RunWish) GetCollectors() []string {
+func (x *DesiredRun) GetCollectors() []string {
 	if x != nil {
 		return x.Collectors
 	}
 	return nil
 }
 
-func (x *RunWish) GetEnded() bool {
+func (x *DesiredRun) GetEnded() bool {
 	if x != nil {
 		return x.Ended
 	}
 	return false
 }
 
-func (x *RunWish) GetWatched() bool {
+func (x *DesiredRun) GetWatched() bool {
 	if x != nil {
 		return x.Watched
 	}
 	return false
 }
 
-func (x *RunWish) GetUid() uint32 {
+func (x *DesiredRun) GetUid() uint32 {
 	if x != nil {
 		return x.Uid
 	}
@@ -1961,17 +1961,18 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\tJobEnding\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\"\v\n" +
-	"\tHeartbeat\"\xe5\x01\n" +
+	"\tHeartbeat\"\xe7\x01\n" +
 	"\x0fConnectResponse\x124\n" +
 	"\adesired\x18\x01 \x01(\v2\x18.kernelbroker.v1.DesiredH\x00R\adesired\x12A\n" +
 	"\n" +
 	"job_ending\x18\x02 \x01(\v2 .kernelbroker.v1.JobEndingAnswerH\x00R\tjobEnding\x12\x1c\n" +
-	"\bsnapshot\x18\x03 \x01(\tH\x00R\bsnapshot\x120\n" +
-	"\x04runs\x18\x04 \x01(\v2\x1a.kernelbroker.v1.RunWishesH\x00R\x04runsB\t\n" +
-	"\amessage\"9\n" +
-	"\tRunWishes\x12,\n" +
-	"\x04runs\x18\x01 \x03(\v2\x18.kernelbroker.v1.RunWishR\x04runs\"\xbe\x01\n" +
-	"\aRunWish\x12\x15\n" +
+	"\bsnapshot\x18\x03 \x01(\tH\x00R\bsnapshot\x122\n" +
+	"\x04runs\x18\x04 \x01(\v2\x1c.kernelbroker.v1.DesiredRunsH\x00R\x04runsB\t\n" +
+	"\amessage\">\n" +
+	"\vDesiredRuns\x12/\n" +
+	"\x04runs\x18\x01 \x03(\v2\x1b.kernelbroker.v1.DesiredRunR\x04runs\"\xc1\x01\n" +
+	"\n" +
+	"DesiredRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12#\n" +
 	"\rrestart_count\x18\x03 \x01(\rR\frestartCount\x12\x1e\n" +
@@ -2087,8 +2088,8 @@ var file_kernelbroker_v1_node_proto_goTypes = []any{
 	(*JobEnding)(nil),             // 11: kernelbroker.v1.JobEnding
 	(*Heartbeat)(nil),             // 12: kernelbroker.v1.Heartbeat
 	(*ConnectResponse)(nil),       // 13: kernelbroker.v1.ConnectResponse
-	(*RunWishes)(nil),             // 14: kernelbroker.v1.RunWishes
-	(*RunWish)(nil),               // 15: kernelbroker.v1.RunWish
+	(*DesiredRuns)(nil),           // 14: kernelbroker.v1.DesiredRuns
+	(*DesiredRun)(nil),            // 15: kernelbroker.v1.DesiredRun
 	(*Desired)(nil),               // 16: kernelbroker.v1.Desired
 	(*JobEndingAnswer)(nil),       // 17: kernelbroker.v1.JobEndingAnswer
 	(*Node)(nil),                  // 18: kernelbroker.v1.Node
@@ -2119,8 +2120,8 @@ var file_kernelbroker_v1_node_proto_depIdxs = []int32{
 	24, // 14: kernelbroker.v1.GateRefusal.at:type_name -> google.protobuf.Timestamp
 	16, // 15: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
 	17, // 16: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
-	14, // 17: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.RunWishes
-	15, // 18: kernelbroker.v1.RunWishes.runs:type_name -> kernelbroker.v1.RunWish
+	14, // 17: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.DesiredRuns
+	15, // 18: kernelbroker.v1.DesiredRuns.runs:type_name -> kernelbroker.v1.DesiredRun
 	26, // 19: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
 	24, // 20: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
 	25, // 21: kernelbroker.v1.Desired.slurmd_wait:type_name -> google.protobuf.Duration

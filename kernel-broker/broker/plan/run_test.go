@@ -162,7 +162,7 @@ func TestRequeuedJob(t *testing.T) {
 	}
 }
 
-func TestRunWishes(t *testing.T) {
+func TestDesiredRuns(t *testing.T) {
 	w := plain(t, "n1", "n2")
 	want := []kb.DesiredRun{{Run: 1, Job: kb.JobID{Job: 7}, Collectors: []string{"io"}}}
 	if got := DesiredRuns(w.runs, &kb.Node{Name: "n1"}); !reflect.DeepEqual(got, want) {
@@ -189,7 +189,7 @@ func TestRunWishes(t *testing.T) {
 }
 
 // A node that has yet to boot is not told to look: it would begin in vain.
-func TestRunWishesOfABootingNode(t *testing.T) {
+func TestDesiredRunsOfABootingNode(t *testing.T) {
 	runs := map[uint64]*kb.Run{1: {ID: 1, State: kb.RunRequested, Job: kb.JobID{Job: 7}, Kernel: mit, Nodes: []kb.RunNode{{Name: "n1", State: kb.RunNodeWaiting}}}}
 	n := &kb.Node{Name: "n1", Running: kb.Proof{Ref: stock}, Pending: &kb.Pending{}}
 	for _, c := range []struct {
