@@ -4,6 +4,7 @@ package profiling
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
@@ -95,6 +96,25 @@ type Total struct {
 
 // RegularFiles is the kind of total that the files are in.
 const RegularFiles = "file"
+
+// kinds of inodes by the four bits of their mode.
+var kinds = map[int]string{
+	0: "anonymous", 1: "pipe", 2: "character device", 4: "folder", 6: "block device", 8: RegularFiles, 10: "link", 12: "socket",
+}
+
+// InodeKind is the kind of an inode with these four bits of its mode.
+func InodeKind(number int) string {
+	if known := kinds[number]; known != "" {
+		return known
+	}
+	return fmt.Sprintf("type %d", number)
+}
+
+// Device in text, of the kernel's own number.
+func Device(number uint32) string {
+	const minorBits = 20
+	return fmt.Sprintf("%d:%d", number>>minorBits, number&(1<<minorBits-1))
+}
 
 // Pattern is a group of files that are used alike.
 type Pattern struct {

@@ -189,7 +189,7 @@ func (s *session) others(found *profiling.IO) error {
 		if sum == (typeRecord{}) {
 			continue
 		}
-		total := profiling.Total{Kind: kind(int(number))}
+		total := profiling.Total{Kind: profiling.InodeKind(int(number))}
 		for way, to := range []*profiling.Traffic{&total.Read, &total.Write} {
 			to.Calls, to.Bytes, to.Failed = sum.Traffic[way].Calls, sum.Traffic[way].Bytes, sum.Traffic[way].Failed
 		}

@@ -22,7 +22,7 @@ func FuzzRecord(f *testing.F) {
 	if err := binary.Write(&text, binary.NativeEndian, record); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(text.Bytes(), uint64(5), uint32(8<<minorBits|17))
+	f.Add(text.Bytes(), uint64(5), uint32(8<<20|17))
 	f.Add(bytes.Repeat([]byte{0xff}, text.Len()), ^uint64(0), ^uint32(0))
 	f.Fuzz(func(t *testing.T, text []byte, inode uint64, device uint32) {
 		var record fileRecord

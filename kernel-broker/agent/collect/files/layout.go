@@ -4,7 +4,6 @@ package files
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -17,8 +16,6 @@ const (
 	types     = 16
 	reading   = 0
 	writing   = 1
-	// The kernel's own form of a device number.
-	minorBits = 20
 )
 
 type fileKey struct {
@@ -66,8 +63,7 @@ func (r *fileRecord) file(key fileKey, node string) profiling.File {
 	return profiling.File{
 		Node: node, Path: string(bytes.ToValidUTF8(path, []byte("?"))), WholePath: r.WholePath != 0,
 		FileSystem: fileSystem(r.Magic), Inode: key.Inode,
-		Device: fmt.Sprintf("%d:%d", key.Device>>minorBits, key.Device&(1<<minorBits-1)),
-		Size:   r.Size, Opens: r.Opens, Read: r.Traffic[reading].domain(), Write: r.Traffic[writing].domain(),
+		Device: profiling.Device(key.Device), Size: r.Size, Opens: r.Opens, Read: r.Traffic[reading].domain(), Write: r.Traffic[writing].domain(),
 		Syncs: r.Syncs, Seeks: r.Seeks, IdleSeeks: r.IdleSeeks, Maps: r.Maps,
 	}
 }

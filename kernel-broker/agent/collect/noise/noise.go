@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
@@ -79,7 +78,7 @@ type session struct {
 func (s *session) Stop() error {
 	err := s.Programs.Stop()
 	if s.stopped == 0 {
-		now, clockErr := monotonic()
+		now, clockErr := bpf.Clock()
 		s.stopped, err = now, errors.Join(err, clockErr)
 	}
 	return err
@@ -88,7 +87,7 @@ func (s *session) Stop() error {
 // Read makes a result of the tables. CPUs that the job never wanted are left
 // out.
 func (s *session) Read(result *profiling.Result) error {
-	now, err := monotonic()
+	now, err := bpf.Clock()
 	if err != nil {
 		return err
 	}
@@ -139,14 +138,6 @@ func (s *session) sources(found *profiling.Noise) error {
 
 // bootTime is the zero of the kernel programs' clock.
 func bootTime() (time.Time, error) {
-	since, err := monotonic()
+	since, err := bpf.Clock()
 	return time.Now().Add(-time.Duration(since)), err
-}
-
-func monotonic() (uint64, error) {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return 0, fmt.Errorf("clock: %w", err)
-	}
-	return uint64(now.Nano()), nil
 }

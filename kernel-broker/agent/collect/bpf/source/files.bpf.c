@@ -132,22 +132,9 @@ int BPF_PROG(file_written, struct file *file, const char *buffer,
 /*
  * What has no function of its own that every call goes through, since the
  * compiler puts it into its callers, is taken at the system call; there the
- * file has to be found by its number.
+ * file has to be found by its number. How much a vector asks for is not looked
+ * up: what was moved counts.
  */
-static __always_inline struct file *file_of(struct pt_regs *regs)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct fdtable *table = task->files->fdt;
-	__u32 number = (__u32)regs->di;
-	struct file *file = NULL;
-
-	if (number >= table->max_fds)
-		return NULL;
-	bpf_probe_read_kernel(&file, sizeof(file), table->fd + number);
-	return file;
-}
-
-/* How much a vector asks for is not looked up: what was moved counts. */
 static __always_inline int vector(struct pt_regs *regs, bool positioned,
 				  long result, __u32 way)
 {
@@ -159,7 +146,7 @@ static __always_inline int vector(struct pt_regs *regs, bool positioned,
 
 	if (!cpu)
 		return 0;
-	file = file_of(regs);
+	file = open_file((__u32)regs->di);
 	if (!file)
 		return 0;
 	end = positioned ? BPF_CORE_READ(regs, r10) + bytes :
@@ -200,7 +187,7 @@ static __always_inline struct file_record *named(struct pt_regs *regs)
 
 	if (!cpu)
 		return NULL;
-	file = file_of(regs);
+	file = open_file((__u32)regs->di);
 	if (!file)
 		return NULL;
 	inode = BPF_CORE_READ(file, f_inode);

@@ -7,10 +7,9 @@
 #ifndef FILETABLE_H
 #define FILETABLE_H
 
-#include "job.h"
-#include "files.h"
+#include "openfile.h"
 
-enum { TYPE_SHIFT = 12, TYPE_REGULAR = 010, OPEN_APPEND = 02000 };
+enum { OPEN_APPEND = 02000 };
 
 /*
  * A file's record has a place in an array, so that a call on the file of the
@@ -83,13 +82,6 @@ static __always_inline struct overflow *overflow(void)
 	return bpf_map_lookup_elem(&overflows, &zero);
 }
 
-/* What is looked up of a file at each call. */
-struct facts {
-	struct file_key key;
-	__u64 size;
-	__u32 type;
-};
-
 /*
  * Of a file that is an argument of the program: plain loads, which the kernel
  * checks by their types and makes harmless.
@@ -103,19 +95,6 @@ static __always_inline void look_near(struct file *file, struct facts *facts)
 	facts->key.inode = inode->i_ino;
 	facts->key.device = inode->i_sb->s_dev;
 	facts->key.generation = inode->i_generation;
-}
-
-/* Of a file that was found by its number: each load is a call into the kernel. */
-static __always_inline void look_far(struct file *file, struct facts *facts)
-{
-	struct inode *inode = BPF_CORE_READ(file, f_inode);
-
-	facts->type =
-		(BPF_CORE_READ(inode, i_mode) >> TYPE_SHIFT) & (TYPES - 1);
-	facts->size = (__u64)BPF_CORE_READ(inode, i_size);
-	facts->key.inode = BPF_CORE_READ(inode, i_ino);
-	facts->key.device = BPF_CORE_READ(inode, i_sb, s_dev);
-	facts->key.generation = BPF_CORE_READ(inode, i_generation);
 }
 
 /* A call of the job, if it is looked at; what to note it in. */
@@ -164,14 +143,12 @@ static __always_inline bool take_place(__u32 *place)
 static __always_inline struct file_record *blank(__u32 place, struct file *file)
 {
 	struct file_record *record = record_at(place);
-	const unsigned char *name;
 
 	if (!record)
 		return NULL;
 	__builtin_memset(record, 0, sizeof(*record) - PATH_BYTES);
 	record->magic = BPF_CORE_READ(file, f_inode, i_sb, s_magic);
-	name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
-	if (bpf_probe_read_kernel_str(record->path, PATH_BYTES, name) < 0)
+	if (!last_name(file, record->path))
 		record->path[0] = 0;
 	return record;
 }

@@ -4,18 +4,6 @@ package files
 
 import "fmt"
 
-// kinds of inodes that are no regular files, by the four bits of their mode.
-var kinds = map[int]string{
-	0: "anonymous", 1: "pipe", 2: "character device", 4: "folder", 6: "block device", 10: "link", 12: "socket",
-}
-
-func kind(number int) string {
-	if known := kinds[number]; known != "" {
-		return known
-	}
-	return fmt.Sprintf("type %d", number)
-}
-
 // systems maps magic numbers of file systems to names.
 var systems = map[uint64]string{
 	0x00c36400: "ceph",
