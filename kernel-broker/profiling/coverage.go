@@ -98,7 +98,7 @@ func (r *Result) Cover(c Coverage) {
 			}
 		case CollectSyscalls:
 			c.Scaled = []string{"calls", "failed calls", "time and its parts"}
-			c.AsSeen = []string{"processes", "the longest call"}
+			c.AsSeen = []string{"processes", "the longest call", "the slowest calls"}
 			if r.Syscalls != nil {
 				r.Syscalls = r.Syscalls.scaled(c.Factor())
 			}

@@ -39,6 +39,7 @@ func FuzzParseResult(f *testing.F) {
 	}
 	f.Add(text)
 	f.Add([]byte(`{"format":1,"syscalls":{"x":[1e400]}}`))
+	f.Add([]byte(`{"format":1,"syscalls":{"slowest":[{"name":"read","at":"2030-01-02T03:04:05Z","ns":7,"bytes":0,"split":{"call":{"ns":7}}}]}}`))
 	f.Add([]byte("null"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		r, err := ParseResult(content)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,10 @@ func drawSyscalls(t *rapid.T, node string) *Syscalls {
 		}
 		s.Calls = append(s.Calls, c)
 		s.Processes = append(s.Processes, ProcessCalls{Node: node, PID: rapid.Uint32().Draw(t, "pid"), Name: name, Count: c.Count})
+		for tid := range uint32(rapid.IntRange(0, MostSlow).Draw(t, "slow")) {
+			// Few times, so that some are alike.
+			s.Slowest = append(s.Slowest, SlowCall{Name: name, Node: node, TID: tid, NS: rapid.Uint64Range(1, 20).Draw(t, "ns"), Split: c.Split})
+		}
 	}
 	s.Sort()
 	return s
@@ -200,10 +205,34 @@ func TestMergeLosesNothing(t *testing.T) {
 		if calls != 0 || stacks != 0 || wanted != 0 || left != 0 {
 			t.Fatalf("lost: %d calls, %d samples, %d ns, %d bytes", calls, stacks, wanted, left)
 		}
+		if slow := parts[0].Syscalls; slow != nil && parts[1].Syscalls != nil {
+			keepsTheSlowest(t, slices.Concat(slow.Slowest, parts[1].Syscalls.Slowest), sum.Syscalls.Slowest)
+		}
 		if len(sum.Partial) != len(parts[0].Partial)+len(parts[1].Partial) {
 			t.Fatalf("partial is %+v", sum.Partial)
 		}
 	})
+}
+
+// keepsTheSlowest: of each name there are as many as may be, and none that was
+// left out took longer.
+func keepsTheSlowest(t *rapid.T, of, kept []SlowCall) {
+	for _, name := range []string{"read", "write", "close"} {
+		times := func(all []SlowCall) (ns []uint64) {
+			for _, c := range all {
+				if c.Name == name {
+					ns = append(ns, c.NS)
+				}
+			}
+			slices.Sort(ns)
+			slices.Reverse(ns)
+			return ns
+		}
+		want := times(of)
+		if want = want[:min(len(want), MostSlow)]; !slices.Equal(times(kept), want) {
+			t.Fatalf("slowest of %s took %v, not %v", name, times(kept), want)
+		}
+	}
 }
 
 func TestMergeAltersNoPart(t *testing.T) {
@@ -252,7 +281,7 @@ func TestBoundKeepsSums(t *testing.T) {
 			}
 			before := listed()
 			r.Syscalls.Bound(most)
-			if listed() != before || len(r.Syscalls.Processes) > most {
+			if listed() != before || len(r.Syscalls.Processes) > most || len(r.Syscalls.Slowest) > most {
 				t.Fatalf("processes: %+v", r.Syscalls)
 			}
 		}

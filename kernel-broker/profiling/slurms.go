@@ -14,7 +14,8 @@ import (
 // What of a job's cgroup is Slurm's and not the job's: the daemon that each step
 // has, which waits all the time, and the files by which it governs the cgroup.
 const (
-	stepDaemon  = "slurmstepd"
+	// StepDaemon is that daemon's name.
+	StepDaemon  = "slurmstepd"
 	cgroupFiles = "/sys/fs/cgroup/"
 )
 
@@ -34,7 +35,7 @@ func (s Slurms) None() bool { return s.Calls.Count == 0 && s.Files == 0 }
 func (s Slurms) String() string {
 	var parts []string
 	if s.Calls.Count > 0 {
-		parts = append(parts, fmt.Sprintf("%d calls of %s that took %v", s.Calls.Count, stepDaemon, time.Duration(s.Calls.NS).Round(time.Millisecond)))
+		parts = append(parts, fmt.Sprintf("%d calls of %s that took %v", s.Calls.Count, StepDaemon, time.Duration(s.Calls.NS).Round(time.Millisecond)))
 	}
 	if s.Files > 0 {
 		parts = append(parts, fmt.Sprintf("%d reads and writes of %d files below %s", s.Moves, s.Files, cgroupFiles))
@@ -60,7 +61,7 @@ func (s *Syscalls) withoutSlurm(off *Slurms) *Syscalls {
 	out, theirs := *s, map[string]Part{}
 	out.Processes, out.Calls = nil, nil
 	for _, p := range s.Processes {
-		if p.Program != stepDaemon {
+		if p.Program != StepDaemon {
 			out.Processes = append(out.Processes, p)
 			continue
 		}

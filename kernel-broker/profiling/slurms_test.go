@@ -82,7 +82,7 @@ func TestWithoutSlurmKeepsTheJobs(t *testing.T) {
 	if r, off := none.WithoutSlurm(); r.IO != nil || r.Syscalls != nil || !off.None() {
 		t.Errorf("%+v", r)
 	}
-	if strings.Contains(twice.Syscalls.Processes[0].Program, stepDaemon) {
+	if strings.Contains(twice.Syscalls.Processes[0].Program, StepDaemon) {
 		t.Error("slurmstepd is left")
 	}
 }

@@ -94,6 +94,9 @@ type ProcessCalls struct {
 type Syscalls struct {
 	Calls     []Syscall      `json:"calls"`
 	Processes []ProcessCalls `json:"processes"`
+	// Slowest has the MostSlow slowest single calls of each name, without those of
+	// Slurm's daemon; absent in results of agents that did not look for them.
+	Slowest []SlowCall `json:"slowest,omitempty"`
 	// NotListed are calls that are among Calls, but whose process found no room
 	// in Processes.
 	NotListed Part `json:"not_listed"`
@@ -121,14 +124,17 @@ func (s *Syscalls) Sort() {
 		return cmp.Or(cmp.Compare(b.NS, a.NS), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Node, b.Node),
 			cmp.Compare(a.PID, b.PID), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Program, b.Program))
 	})
+	SortSlowest(s.Slowest)
 }
 
-// Bound keeps the processes whose calls took most; the others' calls stay in
-// the sums.
+// Bound keeps the processes whose calls took most, and the slowest calls; the
+// others stay in the sums.
 func (s *Syscalls) Bound(most int) {
 	s.Processes = slices.Clone(s.Processes)
 	s.Calls = slices.Clone(s.Calls)
+	s.Slowest = slices.Clone(s.Slowest)
 	s.Sort()
+	s.Slowest = s.Slowest[:min(most, len(s.Slowest))]
 	if len(s.Processes) <= most {
 		return
 	}

@@ -3,6 +3,8 @@
 package collect
 
 import (
+	"time"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
@@ -12,6 +14,8 @@ import (
 type Target struct {
 	Node   string
 	Cgroup *cgroup.Group
+	// Began is the begin of the run.
+	Began time.Time
 	// Folder is for data too large for a result, such as an archive.
 	Folder string
 }

@@ -140,8 +140,34 @@ func (j *job) call(result profiling.Result, name string, count float64) profilin
 	if sum != call.NS {
 		j.t.Errorf("%s: parts add up to %d ns, whole is %d", name, sum, call.NS)
 	}
+	if slow := j.slow(result, name); call.MostNS > 0 && (len(slow) == 0 || slow[0].NS != call.MostNS) {
+		j.t.Errorf("%s: the longest took %d ns, the slowest are %+v", name, call.MostNS, slow)
+	}
 	j.t.Logf("%s: %d calls, %d us: %s", name, call.Count, call.NS/1000, strings.Join(parts, ", "))
 	return call
+}
+
+// slow are the slowest single calls of that name; the parts of each add up to it.
+func (j *job) slow(result profiling.Result, name string) []profiling.SlowCall {
+	j.t.Helper()
+	var all []profiling.SlowCall
+	for _, c := range result.Syscalls.Slowest {
+		if c.Name != name {
+			continue
+		}
+		all = append(all, c)
+		var sum uint64
+		for _, part := range c.Split {
+			sum += part.NS
+		}
+		if sum != c.NS {
+			j.t.Errorf("a slow %s: parts add up to %d ns, whole is %d", name, sum, c.NS)
+		}
+	}
+	if len(all) > profiling.MostSlow {
+		j.t.Errorf("%d slow calls of %s", len(all), name)
+	}
+	return all
 }
 
 // near checks a figure with a tolerance.

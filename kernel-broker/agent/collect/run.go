@@ -127,7 +127,7 @@ func (r *Run) Watch(ctx context.Context, hand func(line []byte)) { r.server.watc
 func (r *Run) startAll(collectors []Collector) {
 	group, err := cgroup.Open(r.request.Cgroup)
 	if err == nil {
-		r.target = Target{Node: r.request.Node, Cgroup: group, Folder: r.request.Folder}
+		r.target = Target{Node: r.request.Node, Cgroup: group, Began: r.result.Nodes[0].Begin, Folder: r.request.Folder}
 		r.poll()
 		r.began = r.latest
 	}
@@ -295,6 +295,7 @@ func (r *Run) snapshot() (profiling.Result, error) {
 			all = append(all, fmt.Errorf("collector %q: %w", w.name, err))
 		}
 	}
+	now.NameSlowCalls()
 	for _, c := range r.pace.coverage(r.request.Node) {
 		now.Cover(c)
 	}

@@ -26,6 +26,8 @@ func TestTimesInGuest(t *testing.T) {
 	}
 	t.Run("packets", waitsForPackets)
 	t.Run("pipes", waitsForTheJob)
+	t.Run("slow", namesSlowCalls)
+	t.Run("slow of Slurm", leavesOutTheDaemon)
 	t.Run("preempted by a neighbour", func(t *testing.T) { preempted(t, false) })
 	t.Run("preempted by the job", func(t *testing.T) { preempted(t, true) })
 	t.Run("noise", findsNoise)

@@ -16,11 +16,14 @@ const (
 	numberFault   = 478
 	numberForeign = 479
 	recents       = 16
+	pathBytes     = 256
+	maxErrno      = 4095
 )
 
 type callStats struct {
 	Count, Failed, NS uint64
 	Most              uint64 `sum:"max"`
+	Floor             uint64 `sum:"-"`
 	Times             [times]uint64
 	PartNS            [parts]uint64
 	PartCount         [parts]uint64
@@ -49,6 +52,27 @@ type cpuState struct {
 	Events uint64
 	Recent [recents]recentCalls `sum:"-"`
 	Rest   [448]byte            `sum:"-"`
+}
+
+type slowCall struct {
+	Began, NS uint64
+	Result    int64
+	PID, TID  uint32
+	Program   processName
+	PartNS    [parts]uint64
+	PartCount [parts]uint32
+	Type      uint32
+	File      struct {
+		Inode              uint64
+		Device, Generation uint32
+	}
+	Path [pathBytes]byte
+}
+
+type slowCalls struct {
+	Lock, Unused uint32
+	Floor        uint64
+	Calls        [profiling.MostSlow]slowCall
 }
 
 type losses struct{ Calls, NS, Away uint64 }

@@ -6,6 +6,7 @@ package syscalls
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,12 +58,16 @@ func (Collector) Check() error { return wanted.Check() }
 
 // Start attaches the programs.
 func (Collector) Start(target collect.Target) (collect.Session, error) {
-	gate := bpf.NewGate(func() { unix.Getppid() })
-	programs, err := bpf.Start(wanted, target.Cgroup, nil)
+	zero, err := bpf.ClockAt(target.Began)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{Programs: programs, node: target.Node}
+	gate := bpf.NewGate(func() { unix.Getppid() })
+	programs, err := bpf.Start(wanted, target.Cgroup, tell)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{Programs: programs, node: target.Node, began: target.Began, zero: zero}
 	// A call is two events, entry and exit.
 	s.toll = gate.Toll(programs, 2)
 	return s, nil
@@ -72,6 +77,9 @@ type session struct {
 	*bpf.Programs
 	node string
 	toll bpf.Toll
+	// began is the run's, zero the same by the programs' clock.
+	began time.Time
+	zero  uint64
 }
 
 // Events of the job.
@@ -108,9 +116,15 @@ func (s *session) calls(found *profiling.Syscalls) error {
 		if err != nil {
 			return err
 		}
-		if sum.Count > 0 {
-			found.Calls = append(found.Calls, sum.call(name(number)))
+		if sum.Count == 0 {
+			continue
 		}
+		found.Calls = append(found.Calls, sum.call(name(number)))
+		slow, err := s.slowest(number)
+		if err != nil {
+			return err
+		}
+		found.Slowest = append(found.Slowest, slow...)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@
 package syscalls
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
@@ -17,6 +19,8 @@ func TestLayouts(t *testing.T) {
 		"names":     {Value: processName{}},
 		"losses":    {Value: losses{}},
 		"cpus":      {Value: cpuState{}},
+		"slowest":   {Value: slowCalls{}},
+		"drafts":    {Value: slowCall{}},
 	})
 	if got := len(profiling.Causes()); got != parts {
 		t.Errorf("%d causes, %d parts", got, parts)
@@ -54,6 +58,71 @@ func TestCall(t *testing.T) {
 	if len(call.Split) != 2 || call.Split[profiling.CauseCall] != want[profiling.CauseCall] ||
 		call.Split[profiling.CauseFault] != want[profiling.CauseFault] {
 		t.Errorf("split is %+v", call.Split)
+	}
+}
+
+func TestSlowCall(t *testing.T) {
+	slow := func(call, path string, kind uint32, result int64) profiling.SlowCall {
+		c := slowCall{NS: 30, Result: result, PID: 7, TID: 8, Program: processName{'s', 'h'}, Type: kind}
+		c.PartNS[0], c.PartNS[1], c.PartCount[1] = 20, 10, 2
+		copy(c.Path[:], path)
+		c.File.Device, c.File.Inode = 8<<20|17, 5
+		return c.call(call)
+	}
+	for _, c := range []struct {
+		call, path string
+		kind       uint32
+		result     int64
+		file       string
+	}{
+		{"read", "a\xff", 8 + 1, 0, "a?"},
+		{"read", "", 1 + 1, 1, "[pipe]"},
+		{"recvfrom", "UDP", 12 + 1, 9, "[socket] UDP"},
+		{"epoll_wait", "[eventpoll]", 0 + 1, 1, "[eventpoll]"},
+		{"close", "", 0, 0, profiling.UnknownFile},
+		{"openat", "data/a", 0, -2, "data/a"},
+		{"getppid", "", 0, 1, ""},
+		{profiling.PageFault, "", 0, 0, ""},
+	} {
+		got := slow(c.call, c.path, c.kind, c.result)
+		moves := c.call == "read" || c.call == "recvfrom"
+		if got.File != c.file || got.Failed != (c.result < 0) || (got.Bytes != nil) != moves || moves && *got.Bytes != uint64(c.result) {
+			t.Errorf("%s of %q: %+v", c.call, c.path, got)
+		}
+		if known := got.Device == "8:17"; known != (c.kind > 0) {
+			t.Errorf("%s of %q is on device %q", c.call, c.path, got.Device)
+		}
+	}
+	got := slow("getrandom", "", 0, -11)
+	want := map[profiling.Cause]profiling.Part{profiling.CauseCall: {NS: 20}, profiling.CauseFault: {Count: 2, NS: 10}}
+	if !got.Failed || got.Bytes != nil || got.PID != 7 || got.TID != 8 || got.Program != "sh" || !reflect.DeepEqual(got.Split, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Each name in the lists is a call's, in one list only, and gets into the table.
+func TestFileIn(t *testing.T) {
+	known := map[string]uint8{}
+	for number, name := range names() {
+		known[name] = fileIn()[number]
+	}
+	seen := map[string]bool{}
+	for want, list := range map[uint8][]string{fileNumber: byNumber, filePath: byPath, filePathAt: byPathAt, 0: closing} {
+		for _, call := range list {
+			got, is := known[call]
+			if !is || got&^fileOpens != want || seen[call] {
+				t.Errorf("%s: a call %v, twice %v, %d and not %d", call, is, seen[call], got, want)
+			}
+			seen[call] = true
+		}
+	}
+	for _, call := range slices.Concat(opening, moving) {
+		if _, is := known[call]; !is {
+			t.Errorf("%s is no call", call)
+		}
+	}
+	if known["open"] != filePath|fileOpens || known["openat"] != filePathAt|fileOpens || known["getppid"] != 0 {
+		t.Errorf("open %d, openat %d, getppid %d", known["open"], known["openat"], known["getppid"])
 	}
 }
 

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -268,6 +270,63 @@ static int writes(const char *path, long count)
 	return close(file);
 }
 
+/*
+ * Calls in a folder that are slow for a known reason: reads of a pipe that last
+ * 5 to 100 ms, an open that waits for the other end, one large read among short
+ * ones, and a socket that nothing comes to.
+ */
+static int slow(const char *folder)
+{
+	const long rounds = 20, unit = 5 * 1000 * 1000;
+	const size_t bytes = 4 << 20;
+	struct timeval limit = { 0, 40000 };
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	uint64_t longest = 0;
+	char *target = malloc(bytes), byte;
+	int ends[2], file, in = socket(AF_INET, SOCK_DGRAM, 0);
+	pid_t child;
+
+	if (!target || in < 0 || chdir(folder) || mkfifo("fifo", 0600) ||
+	    pipe(ends))
+		die(folder);
+	memset(target, 'x', bytes);
+	child = fork();
+	if (child < 0)
+		die("fork");
+	if (child == 0) {
+		for (long i = 0; i < rounds; i++) {
+			pause_ns((i * 7 % rounds + 1) * unit);
+			if (write(ends[1], "x", 1) != 1)
+				die("write");
+		}
+		pause_ns(6 * unit);
+		_exit(open("fifo", O_WRONLY) < 0);
+	}
+	for (long i = 0; i < rounds; i++) {
+		if (i * 7 % rounds == rounds - 1)
+			longest = nanoseconds(CLOCK_REALTIME);
+		if (read(ends[0], &byte, 1) != 1)
+			die("read");
+	}
+	if (open("fifo", O_RDONLY) < 0)
+		die("fifo");
+	waitpid(child, NULL, 0);
+	file = open("large", O_RDWR | O_CREAT, 0600);
+	if (file < 0 || write(file, target, bytes) != (ssize_t)bytes)
+		die("large");
+	for (long i = 0; i < 100; i++)
+		if (pread(file, target, i == 50 ? bytes : 1, 0) < 1)
+			die("pread");
+	close(file);
+	if (bind(in, (struct sockaddr *)&address, sizeof(address)) ||
+	    setsockopt(in, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) ||
+	    recv(in, &byte, 1, 0) != -1)
+		die("recv");
+	printf("{\"pid\":%d,\"longest_at\":%llu}\n", getpid(),
+	       (unsigned long long)longest);
+	return 0;
+}
+
 /* So many processes, each with one getppid of its own. */
 static int processes(long count)
 {
@@ -310,6 +369,8 @@ int main(int argc, char **argv)
 		return files(argv[3], n);
 	if (!strcmp(mode, "writes") && argc == 4)
 		return writes(argv[3], n);
+	if (!strcmp(mode, "slow"))
+		return slow(argv[2]);
 	if (!strcmp(mode, "processes"))
 		return processes(n);
 	fprintf(stderr, "known: mode?\n");

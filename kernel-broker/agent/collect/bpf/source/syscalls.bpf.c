@@ -10,7 +10,7 @@
  * At each event the time since the last one is charged to what the CPU did
  * until now. A page fault outside of any call is timed as if it were one.
  */
-#include "callstate.h"
+#include "slowest.h"
 
 enum {
 	NR_EXIT = 60,
@@ -108,7 +108,8 @@ static __always_inline void settle(struct call_stats *stats, struct call *call)
 	}
 }
 
-static __always_inline void finish(struct cpu *cpu, bool failed)
+static __always_inline void finish(struct cpu *cpu, struct pt_regs *regs,
+				   long result)
 {
 	struct call *call = &cpu->call;
 	struct call_stats *stats;
@@ -122,14 +123,14 @@ static __always_inline void finish(struct cpu *cpu, bool failed)
 	if (!stats)
 		return;
 	stats->count++;
-	stats->failed += failed;
+	stats->failed += result < 0 && result >= -MAX_ERRNO;
 	stats->ns += ns;
 	stats->times[log2_bucket(ns, TIMES)]++;
-	if (ns > stats->most)
-		stats->most = ns;
+	of_process(cpu, number, ns);
+	if (ns > stats->floor)
+		note_slow(cpu, stats, regs, result, ns);
 	settle(stats, call);
 	call->touched = 0;
-	of_process(cpu, number, ns);
 }
 
 /* A call that does not return. */
@@ -184,7 +185,7 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 
 	if (!cpu || !active(cpu) || cpu->call.trap || !take(cpu))
 		return 0;
-	finish(cpu, result < 0 && result >= -MAX_ERRNO);
+	finish(cpu, regs, result);
 	release(cpu);
 	return 0;
 }
@@ -371,7 +372,6 @@ SEC("tp_btf/softirq_entry")
 int BPF_PROG(softirq_begins, unsigned int number)
 {
 	struct cpu *cpu = this_cpu();
-
 	bool charged;
 
 	if (!cpu)
@@ -393,7 +393,6 @@ SEC("tp_btf/softirq_exit")
 int BPF_PROG(softirq_ends, unsigned int number)
 {
 	struct cpu *cpu = this_cpu();
-
 	bool charged;
 
 	if (!cpu || !cpu->soft)
@@ -492,7 +491,7 @@ int BPF_PROG(fault_ends, struct vm_area_struct *vma, unsigned long address,
 		count(&cpu->call, PART_FAULT);
 	cpu->call.faults--;
 	if (!cpu->call.faults && cpu->call.trap)
-		finish(cpu, false);
+		finish(cpu, NULL, 0);
 	release(cpu);
 	return 0;
 }

@@ -6,7 +6,10 @@
 #ifndef SYSCALLS_H
 #define SYSCALLS_H
 
+#include <linux/bpf.h>
 #include <linux/types.h>
+
+#include "files.h"
 
 /* What the time of a call went to. Each nanosecond is in one part only. */
 enum part {
@@ -36,6 +39,7 @@ enum {
 	NUMBERS = 480,      /* entries of the table of calls */
 	NUMBER_FAULT = 478, /* a page fault outside of any call */
 	NUMBER_FOREIGN = 479, /* calls of another ABI, 32 bits or x32 */
+	MOST_SLOW = 8,        /* a power of two: single calls of a kind */
 	RECENT = 16 /* a power of two: calls of a process that a CPU adds up */
 };
 
@@ -44,6 +48,7 @@ struct call_stats {
 	__u64 failed;
 	__u64 ns;
 	__u64 most;
+	__u64 floor; /* what is slower may be among the slowest */
 	__u64 times[TIMES];
 	__u64 part_ns[PARTS];
 	__u64 part_count[PARTS];
@@ -61,6 +66,35 @@ struct process_calls {
 
 struct process_name {
 	char comm[16];
+};
+
+/* Where a call's arguments name a file. */
+enum {
+	FILE_NUMBER = 1,  /* a descriptor, the first one */
+	FILE_PATH = 2,    /* a path, the first one */
+	FILE_PATH_AT = 4, /* a path, the second one */
+	FILE_OPENS = 8    /* besides, the result is a descriptor */
+};
+
+struct slow_call {
+	__u64 began;
+	__u64 ns; /* 0: no call has the place */
+	__s64 result;
+	__u32 tgid;
+	__u32 tid;
+	char comm[16];
+	__u64 part_ns[PARTS];
+	__u32 part_count[PARTS];
+	__u32 type; /* of the file's inode, and one; 0: no file was found */
+	struct file_key file;
+	char name[PATH_BYTES]; /* the path asked for, or the file's last name */
+};
+
+struct slow_calls {
+	struct bpf_spin_lock lock;
+	__u32 unused;
+	__u64 floor; /* the least that is kept */
+	struct slow_call calls[MOST_SLOW];
 };
 
 /* Counters of what could not be counted in its place. */
