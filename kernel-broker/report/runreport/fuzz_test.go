@@ -22,7 +22,9 @@ func FuzzReport(f *testing.F) {
 		IO: &profiling.IO{Files: []profiling.File{{Node: "n1", Path: "/data/<script>\x1b[2J", Opens: 1,
 			Write: profiling.Traffic{Calls: 3, Bytes: 30, Least: 10, Most: 10, Sizes: profiling.Histogram{0, 0, 0, 3}}}}},
 		Syscalls: &profiling.Syscalls{Calls: []profiling.Syscall{{Name: "write", Count: 3, NS: 30, MostNS: 20, Times: profiling.Histogram{0, 3},
-			Split: map[profiling.Cause]profiling.Part{}}}},
+			Split: map[profiling.Cause]profiling.Part{}}},
+			Slowest: []profiling.SlowCall{{Name: "write", Node: "n1", Program: "\x1b[2J", NS: 20, Failed: true, File: "/data/<script>\x1b[2J",
+				Split: map[profiling.Cause]profiling.Part{profiling.CauseCall: {NS: 20}}}}},
 		CallGraph: &profiling.CallGraph{PeriodNS: 1, Kernel: 2, Stacks: []profiling.Stack{{Frames: []string{"a", "b"}, Samples: 2}}},
 		Noise:     &profiling.Noise{Method: "bpf", CPUs: []profiling.CPUNoise{{Node: "n1", WantedNS: 5, LostNS: 1, Sources: []profiling.NoiseSource{{Kind: profiling.NoiseIRQ, Name: "x", Count: 1, NS: 1}}}}},
 	}
@@ -36,7 +38,7 @@ func FuzzReport(f *testing.F) {
 	}
 	f.Add(text, text)
 	f.Add(text, empty)
-	f.Add(empty, []byte(`{"format":1,"io":{},"syscalls":{"calls":[{}]},"callgraph":{"stacks":[{}]},"noise":{"cpus":[{}]},"pgo":{}}`))
+	f.Add(empty, []byte(`{"format":1,"io":{},"syscalls":{"calls":[{}],"slowest":[{},{"bytes":0,"at":"9999-01-01T00:00:00Z"}]},"callgraph":{"stacks":[{}]},"noise":{"cpus":[{}]},"pgo":{}}`))
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		a, err := profiling.ParseResult(first)

@@ -19,6 +19,8 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
+var slowBytes uint64 = 4096
+
 // full has something of everything, and names that would break a page.
 func full() profiling.Result {
 	traffic := profiling.Traffic{Calls: 10, Bytes: 3600, Small: 10, Sequential: 10, Sizes: profiling.Histogram{0, 0, 0, 0, 0, 0, 0, 0, 10}}
@@ -33,7 +35,10 @@ func full() profiling.Result {
 			Files:    []profiling.File{{Node: "n1", Path: "/out/</td>1.data", Write: traffic}}, FilesLeftOut: 3},
 		Syscalls: &profiling.Syscalls{Calls: []profiling.Syscall{{Name: "write", Count: 10, NS: 2e8, MostNS: 9e7, Times: profiling.Histogram{0, 0, 10},
 			Split: map[profiling.Cause]profiling.Part{profiling.CauseCall: {NS: 1e8}, profiling.CauseWaitDevice: {Count: 1, NS: 1e8}}}},
-			Processes: []profiling.ProcessCalls{{Node: "n1", PID: 7, Program: "a.out", Name: "write", Count: 10, NS: 2e8}}, LostAway: 2},
+			Processes: []profiling.ProcessCalls{{Node: "n1", PID: 7, Program: "a.out", Name: "write", Count: 10, NS: 2e8}},
+			Slowest: []profiling.SlowCall{{Name: "write", Node: "n1", PID: 7, TID: 8, Program: "a.out", At: noon.Add(250 * time.Millisecond), NS: 9e7, Bytes: &slowBytes,
+				File: "/out/</td>1.data", Device: "8:1", Inode: 5, Split: map[profiling.Cause]profiling.Part{profiling.CauseCall: {NS: 1e7}, profiling.CauseWaitDevice: {Count: 1, NS: 8e7}}}},
+			LostAway: 2},
 		CallGraph: &profiling.CallGraph{PeriodNS: 1e6, Kernel: 5, User: 9, Stacks: []profiling.Stack{{Frames: []string{"do_syscall_64", "vfs_write"}, Samples: 4}, {Frames: []string{"do_syscall_64"}, Samples: 1}}},
 		Noise: &profiling.Noise{Method: "bpf", CPUs: []profiling.CPUNoise{{Node: "n1", CPU: 1, WantedNS: 1e9, LostNS: 1e7,
 			Sources: []profiling.NoiseSource{{Kind: profiling.NoiseIRQ, Name: "timer", Count: 3, NS: 1e7, MostNS: 5e6, At: noon, Times: profiling.Histogram{3}}}}}},
@@ -125,8 +130,35 @@ func TestPage(t *testing.T) {
 	if strings.Contains(html.String(), "<script>alert") || strings.Contains(html.String(), "/out/</td>") || strings.Contains(html.String(), `="http`) {
 		t.Error("the page has markup from outside, or links there")
 	}
-	if !strings.Contains(text.String(), "small writes in order") {
-		t.Errorf("the text lacks the tables: %s", text.String())
+	said := strings.Join(strings.Fields(text.String()), " ")
+	for _, part := range []string{"small writes in order", "/out/</td>1.data 250 ms 90 ms 4.0 KiB wait_device 80 ms, call 10 ms a.out 7 8 n1"} {
+		if !strings.Contains(said, part) {
+			t.Errorf("the text lacks %q: %s", part, text.String())
+		}
+	}
+}
+
+// Agents of 0.1.0 looked for no slow calls.
+func TestResultWithoutSlowCalls(t *testing.T) {
+	result := full()
+	if said := text(t, result); !strings.Contains(said, "Slowest single calls, at most three") {
+		t.Error("no slow calls")
+	}
+	result.Syscalls.Slowest = nil
+	content, err := result.JSON()
+	if err != nil || bytes.Contains(content, []byte("slowest")) {
+		t.Fatalf("%s, %v", content, err)
+	}
+	old, err := profiling.ParseResult(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := text(t, old); strings.Contains(said, "lowest") || !strings.Contains(said, "Calls CALL") {
+		t.Errorf("of an old result: %s", said)
+	}
+	sum, err := profiling.Merge(old, full())
+	if err != nil || len(sum.Syscalls.Slowest) != 1 {
+		t.Errorf("%+v, %v", sum.Syscalls, err)
 	}
 }
 

@@ -94,6 +94,42 @@ func (v view) LeftOut() string {
 	return fmt.Sprintf("Left out as Slurm's own: %s. kernelctl run report %d --slurm shows them.", v.slurms, v.Run.ID)
 }
 
+// slowCall is one of the slowest calls, as the page has it.
+type slowCall struct {
+	profiling.SlowCall
+	After, Moved uint64
+	// Causes with the time of each, the longest first.
+	Causes string
+}
+
+// Slow calls, at most so many of each name.
+func (v view) Slow(most int) []slowCall {
+	began := map[string]time.Time{}
+	for _, n := range v.Result.Nodes {
+		// An agent that started again has another part of the run.
+		if first, known := began[n.Name]; !known || n.Begin.Before(first) {
+			began[n.Name] = n.Begin
+		}
+	}
+	var all []slowCall
+	for _, c := range v.shown.Syscalls.Slow(most) {
+		slow := slowCall{SlowCall: c, After: uint64(max(0, c.At.Sub(began[c.Node])))}
+		if c.Bytes != nil {
+			slow.Moved = *c.Bytes
+		}
+		causes := slices.DeleteFunc(profiling.Causes(), func(cause profiling.Cause) bool { return c.Split[cause].NS == 0 })
+		slices.SortStableFunc(causes, func(a, b profiling.Cause) int { return cmp.Compare(c.Split[b].NS, c.Split[a].NS) })
+		for i, cause := range causes {
+			if i > 0 {
+				slow.Causes += ", "
+			}
+			slow.Causes += fmt.Sprintf("%s %s", cause, report.Seconds(float64(c.Split[cause].NS)*nanosecond))
+		}
+		all = append(all, slow)
+	}
+	return all
+}
+
 // Mixed are the calls that both Slurm and the job made.
 func (v view) Mixed() string { return list(v.slurms.Mixed) }
 
