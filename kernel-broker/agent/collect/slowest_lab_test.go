@@ -108,3 +108,35 @@ func leavesOutTheDaemon(t *testing.T) {
 		}
 	}
 }
+
+// slowOnTwoCPUs: what two CPUs put into the table at one time is whole, and the longest is among it.
+func slowOnTwoCPUs(t *testing.T) {
+	const processes, count = 4, 50000
+	j := newJob(t, nil, syscalls.Collector{})
+	var all []*exec.Cmd
+	for range processes {
+		cmd := j.command("known", "calls", fmt.Sprint(count))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, cmd)
+	}
+	for _, cmd := range all {
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result := j.result()
+	j.call(result, "getppid", processes*count)
+	type when struct {
+		tid uint32
+		at  time.Time
+	}
+	seen := map[when]bool{}
+	for _, c := range j.slow(result, "getppid") {
+		seen[when{c.TID, c.At}] = true
+	}
+	if len(seen) != profiling.MostSlow {
+		t.Errorf("%d different slow calls", len(seen))
+	}
+}

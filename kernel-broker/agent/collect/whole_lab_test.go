@@ -22,6 +22,7 @@ func TestWholeInGuest(t *testing.T) {
 	}
 	before := programs(t)
 	t.Run("calls", countsCalls)
+	t.Run("slow", slowOnTwoCPUs)
 	t.Run("faults", faultsInRead)
 	t.Run("mitgcm", replay)
 	t.Run("strace", stracesTheReplay)
