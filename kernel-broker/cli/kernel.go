@@ -36,7 +36,7 @@ type registration struct {
 func (a *app) kernelCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the versions of all profiles", Args: cobra.NoArgs, RunE: a.run(a.kernelList)}
 	show := &cobra.Command{Use: "show NAME[@VERSION]", Short: "Show one version of a profile and where it is from", Args: cobra.ExactArgs(1), RunE: a.run(a.kernelShow)}
-	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelBuildCommand(), a.kernelCandidatesCommand(), a.kernelRegisterCommand(), a.kernelSignCommand())
+	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelBuildCommand(), a.kernelCandidatesCommand(), a.kernelHardwareCommand(), a.kernelRegisterCommand(), a.kernelSignCommand())
 }
 
 func (a *app) kernelRegisterCommand() *cobra.Command {

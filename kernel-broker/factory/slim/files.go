@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"slices"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
@@ -100,17 +99,9 @@ func (f Files) keep(facts *Facts) ([]Missing, error) {
 	if len(f.Nodes) == 0 {
 		return nil, nil
 	}
-	nodes, err := ReadNodeFiles(f.Nodes)
+	nodes, aliases, err := ReadHardware(f.Nodes, f.Aliases)
 	if err != nil {
 		return nil, err
-	}
-	var aliases Aliases
-	if f.Aliases != "" {
-		if aliases, err = ReadFile(f.Aliases, ReadAliases); err != nil {
-			return nil, err
-		}
-	} else if i := slices.IndexFunc(nodes, Node.knownByDevices); i >= 0 {
-		return nil, fmt.Errorf("hardware: node %q names devices and no drivers, and no modules.alias says what drives them", nodes[i].Name)
 	}
 	return facts.Keep.KeepHardware(nodes, aliases, facts.Kbuild, f.Config), nil
 }
