@@ -79,7 +79,11 @@ func (a *app) kernelHardware(ctx context.Context, h hardwareFlags) error {
 	if err != nil {
 		return err
 	}
-	equipment := slim.Equip(nodes, aliases, kbuild, definitions, kconfig.ParseConfig(plan.Merged.Text()))
+	wanted, err := plan.Wanted(source)
+	if err != nil {
+		return err
+	}
+	equipment := slim.Equip(nodes, aliases, kbuild, definitions, wanted)
 	if equipment.Options() == 0 {
 		return fmt.Errorf("no driver of %s has an option in %s %s: nothing is written", count(len(nodes), "node"), source.Package, source.Version)
 	}

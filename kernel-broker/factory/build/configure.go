@@ -33,6 +33,16 @@ func baseConfig(tree string) (kconfig.Config, error) {
 	return base, nil
 }
 
+// Wanted is what kconfig begins with: tinyconfig of the source with the plan's
+// options over it.
+func (p Plan) Wanted(source Source) (kconfig.Config, error) {
+	base, err := baseConfig(source.Tree)
+	if err != nil {
+		return nil, err
+	}
+	return kconfig.ParseConfig(p.Merged.Over(base)), nil
+}
+
 // configure writes obj/.config and checks that all that was asked for is in
 // it. Fragments are laid over tinyconfig before kconfig sees either: applied
 // one after the other, every option that becomes visible through a fragment

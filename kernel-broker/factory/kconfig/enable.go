@@ -26,20 +26,22 @@ func (k *Tree) Enabling(config Config) *Enabling {
 			e.booleans = append(e.booleans, symbol)
 		}
 	}
-	e.follow()
+	e.follow(false) // first, what makes prompts visible
+	e.follow(true)
 	return e
 }
 
-// follow switches on what is selected, and what users cannot set and a default
-// has on.
-func (e *Enabling) follow() {
+// follow switches on what is selected, and what has no prompt and is on by
+// default. An option with a prompt may get visible later, and then it is off
+// unless it is asked for; unseen takes it as it is.
+func (e *Enabling) follow(unseen bool) {
 	for changed := true; changed; {
 		changed = false
 		for _, symbol := range e.booleans {
 			if e.Config.On(symbol.Name) {
 				continue
 			}
-			if len(e.tree.Selectors(symbol.Name, e.Config)) > 0 || !symbol.settable(e.Config) && symbol.byDefault(e.Config) {
+			if len(e.tree.Selectors(symbol.Name, e.Config)) > 0 || (symbol.Prompt == "" || unseen && !symbol.settable(e.Config)) && symbol.byDefault(e.Config) {
 				e.Config[symbol.Name] = "y"
 				changed = true
 			}
@@ -88,8 +90,13 @@ func (e *Enabling) enable(name string, open map[string]bool) ([]string, error) {
 		return asked, nil
 	case symbol.settable(e.Config):
 		e.Config[name] = "y"
-		e.follow()
+		e.follow(false)
 		return append(asked, name), nil
+	}
+	if symbol.byDefault(e.Config) {
+		e.Config[name] = "y"
+		e.follow(false)
+		return asked, nil
 	}
 	if unmet := e.tree.Unmet(name, e.Config); len(unmet) > 0 {
 		return nil, fmt.Errorf("%s: unmet: %s", name, strings.Join(unmet, "; "))

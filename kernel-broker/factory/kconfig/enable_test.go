@@ -48,6 +48,17 @@ config LEFT
 config RIGHT
 	bool "Right"
 	depends on LEFT
+config AAA
+	bool "Shown to experts" if EXPERT
+	default y
+config EMBEDDED
+	bool "Embedded"
+	select EXPERT
+config EXPERT
+	bool "Expert"
+config NEEDS_AAA
+	bool "Needs"
+	depends on AAA
 config SIZE
 	int "Size"
 `)}})
@@ -80,7 +91,14 @@ config SIZE
 			t.Errorf("%s: %v, %v, want %q", c.name, got, err, c.want)
 		}
 	}
-	e := tree.Enabling(Config{"64BIT": "y"})
+	e := tree.Enabling(Config{"EMBEDDED": "y"})
+	if got, err := e.Enable("NEEDS_AAA"); err != nil || strings.Join(got, " ") != "AAA NEEDS_AAA" {
+		t.Errorf("what experts see is off unless asked for: %v, %v", got, err)
+	}
+	e = tree.Enabling(Config{"64BIT": "y"})
+	if got, err := e.Enable("NEEDS_AAA"); err != nil || strings.Join(got, " ") != "NEEDS_AAA" {
+		t.Errorf("what nobody sees is on by default: %v, %v", got, err)
+	}
 	if _, err := e.Enable("CARD"); err != nil || !e.Config.On("HELPER") {
 		t.Errorf("selected: %v, %v", e.Config, err)
 	}

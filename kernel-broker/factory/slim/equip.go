@@ -148,13 +148,17 @@ func (d *Equipped) equip(gates Gates, enabling *kconfig.Enabling) {
 
 func askGate(gate Gate, enabling *kconfig.Enabling) ([]string, error) {
 	asked := []string{}
-	for _, need := range gate {
+	before := maps.Clone(enabling.Config)
+	// The driver's own option first: it may select that of its folder.
+	for _, need := range slices.Backward(gate) {
 		if !need.holds(enabling.Config) {
 			if need.Not || len(need.Any) == 0 {
+				enabling.Config = before
 				return nil, fmt.Errorf("the makefile needs %s", need)
 			}
 			more, err := enabling.Enable(need.Any[0])
 			if err != nil {
+				enabling.Config = before
 				return nil, err
 			}
 			asked = append(asked, more...)

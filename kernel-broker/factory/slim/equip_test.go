@@ -20,12 +20,14 @@ func serverTree(t *testing.T) (*Kbuild, *kconfig.Tree) {
 		"Kbuild":            {Data: []byte("obj-y += d/\n")},
 		"arch/x86/Makefile": {},
 		"d/Makefile": {Data: []byte("obj-$(CONFIG_ETHERNET) += eth/\nobj-$(CONFIG_BLK_DEV_NVME) += nvme.o\nobj-$(CONFIG_SATA_AHCI) += ahci.o libahci.o\n" +
-			"obj-$(CONFIG_MLXFW) += mlxfw.o\nobj-$(CONFIG_XFS_FS) += xfs.o\nobj-$(CONFIG_EXT4_FS) += ext4.o\nobj-y += proc.o\n")},
+			"obj-$(CONFIG_MLXFW) += mlxfw.o\nobj-$(CONFIG_FAT_FS) += fat/\nobj-$(CONFIG_XFS_FS) += xfs.o\nobj-$(CONFIG_EXT4_FS) += ext4.o\nobj-y += proc.o\n")},
+		"d/fat/Makefile": {Data: []byte("obj-$(CONFIG_VFAT_FS) += vfat.o\n")},
 		"d/eth/Makefile": {Data: []byte("obj-$(CONFIG_I40E) += i40e.o\nobj-$(CONFIG_MLX5_CORE) += mlx5_core.o\n")},
 		"Kconfig": {Data: []byte("config PCI\n\tbool \"PCI\"\nconfig ETHERNET\n\tbool \"Ethernet\"\nconfig BLK_DEV_NVME\n\ttristate \"NVMe\"\n\tdepends on PCI\n" +
 			"config ATA\n\tbool \"ATA\"\nconfig SATA_AHCI\n\ttristate \"AHCI\"\n\tdepends on ATA && PCI\nconfig MLXFW\n\ttristate\n" +
 			"config MLX5_CORE\n\ttristate \"mlx5\"\n\tdepends on ETHERNET && PCI\n\tselect MLXFW\nconfig I40E\n\ttristate \"i40e\"\n\tdepends on ETHERNET && PCI\n" +
-			"config XFS_FS\n\ttristate \"XFS\"\nconfig EXT4_FS\n\ttristate \"ext4\"\n")},
+			"config XFS_FS\n\ttristate \"XFS\"\nconfig EXT4_FS\n\ttristate \"ext4\"\n" +
+			"config FAT_FS\n\ttristate\nconfig VFAT_FS\n\ttristate \"VFAT\"\n\tselect FAT_FS\n")},
 	}
 	kbuild, err := ReadKbuild(files)
 	if err != nil {
@@ -45,7 +47,7 @@ func TestEquip(t *testing.T) {
 		lacking       []string
 		unclaimed     int
 	}{
-		{"intel", "BLK_DEV_NVME ETHERNET MLX5_CORE XFS_FS", []string{"nfs4", "pcieport"}, 1},
+		{"intel", "BLK_DEV_NVME ETHERNET MLX5_CORE VFAT_FS XFS_FS", []string{"nfs4", "pcieport"}, 1},
 		{"amd", "ATA ETHERNET EXT4_FS I40E SATA_AHCI", []string{"sd"}, 0},
 		{"nvidia", "ETHERNET MLX5_CORE", []string{"lnet", "lustre", "nvidia"}, 1},
 	} {
