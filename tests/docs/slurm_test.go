@@ -23,7 +23,7 @@ var (
 		"squeue":   {"--me", "-O", "--Format", "-o", "--format", "--start", "-j", "--jobs", "-h", "--noheader", "-t", "--states", "-u", "--user", "-w", "--array", "--all"},
 		"sinfo":    {"-R", "-N", "-l", "-o", "--format", "-n", "-h"},
 		"scontrol": {"-o", "--oneliner", "-a", "--all", "-d"},
-		"scancel":  {"-u", "-s", "--signal", "-b", "--batch"},
+		"scancel":  {"-u", "-n", "--name", "-s", "--signal", "-b", "--batch"},
 		"sacct":    {"-j", "--jobs", "-o", "--format", "-X", "-n", "-P", "-S"},
 		"sacctmgr": {"-i", "--immediate", "-n", "-P", "--noheader", "--parsable2"},
 	}

@@ -130,6 +130,8 @@ func TestQualifyRestores(t *testing.T) {
 	s.asBefore()
 	s.Must("root", "kernelctl", "hardware", "rule", "remove", "no")
 
+	// The administrator's ssh ends.
+	s.Must("root", "scontrol", "update", "nodename=n2", "state=drain", "reason=bad DIMM")
 	s.Node("n2").SetBootTime(3 * time.Second)
 	done := make(chan Result, 1)
 	go func() {
@@ -137,10 +139,10 @@ func TestQualifyRestores(t *testing.T) {
 		done <- r
 	}()
 	s.Wait(time.Minute, "n2 in its switch", func() bool { return s.inSwitch("n2") })
-	s.Must("root", "sh", "-c", "kill -INT $(cat /tmp/qualify.pid)")
+	s.Must("root", "sh", "-c", "kill -HUP $(cat /tmp/qualify.pid)")
 	if r := <-done; r.Exit == 0 || !strings.Contains(r.Stderr, "interrupted") {
 		t.Errorf("exit %d, %s", r.Exit, r.Stderr)
 	}
+	s.Wait(Limit, "the drain of n2 again", func() bool { return s.homeAndDrained("n2", "bad DIMM") }, func() string { return s.NodeLine("n2") })
 	s.asBefore()
-	s.Settled(Limit, "n2")
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -84,6 +85,10 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	before, err := q.idle(ctx)
 	if err != nil {
 		return result, err
+	}
+	if strings.HasPrefix(before.Reason, kb.ReasonDrain) {
+		// What the broker said of the node is over with its resume: the drain at the end is the administrator's.
+		before.Reason = "drained before its qualification by " + before.Reason
 	}
 	minutes := int((o.RoundLimit*time.Duration(o.Rounds) + restoreLimit).Minutes()) + 1
 	if _, err := q.slurm(ctx, "scontrol", "create", "reservation", "ReservationName="+q.reservation, "Nodes="+o.Node,
@@ -174,6 +179,9 @@ func (q *qualifier) over(ctx context.Context) (job *api.Job, err error) {
 			_, err = q.slurm(ctx, "squeue", "--noheader", "--jobs="+strconv.FormatUint(uint64(q.job), 10))
 			return false, err
 		}
+		if status.Code(err) == codes.Unavailable {
+			return false, nil // a broker that is restarted goes on with the switch
+		}
 		if err != nil {
 			return false, err
 		}
@@ -210,21 +218,20 @@ func (q *qualifier) comment(ctx context.Context) string {
 var commentPattern = regexp.MustCompile(` AdminComment=(.*?)(?: [A-Z][A-Za-z/]*=|\s*$)`)
 
 // restore ends the job, sets the node's drain again and removes the reservation, so that no other job gets in between.
+// The drain does not wait for the job: on a node that hangs the job does not leave.
 func (q *qualifier) restore(ctx context.Context, before kb.SlurmNode) error {
 	var all error
 	if q.job != 0 {
 		_, err := q.slurm(ctx, "scancel", strconv.FormatUint(uint64(q.job), 10))
 		all = errors.Join(all, err)
-		if err == nil && q.wait(ctx, func() (bool, error) {
-			jobs, err := q.slurm(ctx, "squeue", "--noheader", "--jobs="+strconv.FormatUint(uint64(q.job), 10))
-			return err != nil || strings.TrimSpace(jobs) == "", nil // slurmctld forgets jobs
-		}) != nil {
-			q.Warn(fmt.Sprintf("job %d is still on node %s", q.job, q.Node))
-		}
 	}
 	if before.Drained() {
-		_, err := q.slurm(ctx, "scontrol", "update", "NodeName="+q.Node, "State=DRAIN", "Reason="+before.Reason)
-		all = errors.Join(all, err)
+		if _, err := q.slurm(ctx, "scontrol", "update", "NodeName="+q.Node, "State=DRAIN", "Reason="+before.Reason); err != nil {
+			all = errors.Join(all, fmt.Errorf("node %q is not drained again: scontrol update NodeName=%s State=DRAIN Reason=%q: %w", q.Node, q.Node, before.Reason, err))
+		}
+	}
+	if q.job != 0 && q.left(ctx) != nil {
+		q.Warn(fmt.Sprintf("job %d is still on node %s", q.job, q.Node))
 	}
 	err := q.wait(ctx, func() (bool, error) {
 		_, err := q.slurm(ctx, "scontrol", "delete", "ReservationName="+q.reservation)
@@ -234,6 +241,16 @@ func (q *qualifier) restore(ctx context.Context, before kb.SlurmNode) error {
 		err = fmt.Errorf("reservation %s is left: scontrol delete ReservationName=%s: %w", q.reservation, q.reservation, err)
 	}
 	return errors.Join(all, err)
+}
+
+// left waits until the job has left the node, and leaves time for what follows.
+func (q *qualifier) left(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restoreLimit/2)
+	defer cancel()
+	return q.wait(ctx, func() (bool, error) {
+		jobs, err := q.slurm(ctx, "squeue", "--noheader", "--jobs="+strconv.FormatUint(uint64(q.job), 10))
+		return err != nil || strings.TrimSpace(jobs) == "", nil // slurmctld forgets jobs
+	})
 }
 
 func (q *qualifier) state(ctx context.Context) (kb.SlurmNode, error) {
@@ -273,7 +290,9 @@ func (q *qualifier) slurm(ctx context.Context, program string, arguments ...stri
 	defer cancel()
 	path := filepath.Join(filepath.Dir(q.Scontrol), program)
 	cmd := exec.CommandContext(ctx, path, arguments...) //nolint:gosec // G204: Slurm's commands beside the configured scontrol, no shell
-	cmd.Env = q.Environ
+	// Another cluster of a federation may have nodes of the same names. A second interrupt ends no command that restores.
+	cmd.Env = append(slices.Clip(q.Environ), "SQUEUE_LOCAL=1", "SCONTROL_LOCAL=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var said strings.Builder
 	cmd.Stderr, cmd.WaitDelay = &said, time.Second
 	out, err := cmd.Output()
