@@ -119,9 +119,9 @@ func (l ledger) beyond(changed map[string]*kb.LedgerRow) []string {
 	return old[:min(over, len(old))]
 }
 
-// ruleOf is the rule that follows from a row.
+// ruleOf is the rule that follows from a row. None follows from a row without a board: an empty pattern matches every node.
 func ruleOf(row *kb.LedgerRow, after uint32, now time.Time) (kb.HardwareRule, bool) {
-	if after == 0 || row.Way != kb.WayReturn || row.Streak < after || len(row.Failed) < 2 {
+	if after == 0 || row.Hardware.Board == "" || row.Way != kb.WayReturn || row.Streak < after || len(row.Failed) < 2 {
 		return kb.HardwareRule{}, false
 	}
 	h := row.Hardware

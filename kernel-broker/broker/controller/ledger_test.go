@@ -55,17 +55,23 @@ func TestLedgerIsKept(t *testing.T) {
 
 // The rule follows when returns by kexec fail in a row on two nodes of the same hardware, and never from one node alone.
 func TestRuleFollowsFromReturns(t *testing.T) {
+	bare := func(node string) kb.Try {
+		try := tryOn(node, false)
+		try.Hardware = kb.Hardware{}
+		return try
+	}
 	for name, c := range map[string]struct {
 		tries []kb.Try
 		after uint32
 		want  int
 	}{
-		"two nodes":       {[]kb.Try{tryOn("n1", false), tryOn("n2", false), tryOn("n1", false)}, 3, 1},
-		"more of it":      {[]kb.Try{tryOn("n1", false), tryOn("n2", false), tryOn("n1", false), tryOn("n2", false)}, 3, 1},
-		"one node":        {[]kb.Try{tryOn("n1", false), tryOn("n1", false), tryOn("n1", false)}, 3, 0},
-		"one between":     {[]kb.Try{tryOn("n1", false), tryOn("n2", true), tryOn("n2", false), tryOn("n1", false)}, 3, 0},
-		"turned off":      {[]kb.Try{tryOn("n1", false), tryOn("n2", false), tryOn("n1", false)}, 0, 0},
-		"another adapter": {[]kb.Try{tryOn("n1", false), {Node: "n2", Kernel: kb.Ref{Profile: "mitgcm", Version: 3}, Way: kb.WayReturn}, tryOn("n1", false)}, 3, 0},
+		"two nodes":        {[]kb.Try{tryOn("n1", false), tryOn("n2", false), tryOn("n1", false)}, 3, 1},
+		"more of it":       {[]kb.Try{tryOn("n1", false), tryOn("n2", false), tryOn("n1", false), tryOn("n2", false)}, 3, 1},
+		"one node":         {[]kb.Try{tryOn("n1", false), tryOn("n1", false), tryOn("n1", false)}, 3, 0},
+		"one between":      {[]kb.Try{tryOn("n1", false), tryOn("n2", true), tryOn("n2", false), tryOn("n1", false)}, 3, 0},
+		"turned off":       {[]kb.Try{tryOn("n1", false), tryOn("n2", false), tryOn("n1", false)}, 0, 0},
+		"unknown hardware": {[]kb.Try{bare("n1"), bare("n2"), bare("n1")}, 3, 0},
+		"another adapter":  {[]kb.Try{tryOn("n1", false), {Node: "n2", Kernel: kb.Ref{Profile: "mitgcm", Version: 3}, Way: kb.WayReturn}, tryOn("n1", false)}, 3, 0},
 	} {
 		change := ledger{}.fold(c.tries, nil, c.after, time.Now())
 		if len(change.made) != c.want || (change.rules != nil) != (c.want > 0) {

@@ -59,13 +59,13 @@ func (d *decision) attest(n *kb.Node, agent Agent) {
 	n.Inventory = agent.Inventory
 	fresh := boot.BootID != n.Boot.BootID
 	if !fresh && n.Running.BootID == boot.BootID && n.Boot.Token == boot.Token {
+		// An agent that was upgraded in this boot reports what the one before it did not.
+		n.Hardware = hardware(n, agent, n.Running)
 		return
 	}
 	proof, problem := verdict(d.in.Catalog, n, boot)
 	n.Boot, n.Running = boot, proof
-	if seen := agent.Inventory.Hardware; seen != (kb.Hardware{}) && (proof.Ref.IsStock() || n.Hardware == (kb.Hardware{})) {
-		n.Hardware = seen
-	}
+	n.Hardware = hardware(n, agent, proof)
 	for i := range n.Issued {
 		if n.Issued[i].Token == boot.Token && proof.Ref.Profile != "" {
 			n.Issued[i].BootID = boot.BootID
@@ -83,6 +83,15 @@ func (d *decision) attest(n *kb.Node, agent Agent) {
 	}
 	d.booted(n, agent)
 	d.settle(n, problem)
+}
+
+// hardware is what the agent reports on stock. An application's kernel may have no driver for a part of it, so its report
+// counts only where there is none.
+func hardware(n *kb.Node, agent Agent, runs kb.Proof) kb.Hardware {
+	if seen := agent.Inventory.Hardware; seen != (kb.Hardware{}) && (runs.Ref.IsStock() || n.Hardware == (kb.Hardware{})) {
+		return seen
+	}
+	return n.Hardware
 }
 
 // settle decides what a fresh boot means for the boot that was asked for.

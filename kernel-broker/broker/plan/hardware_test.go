@@ -127,6 +127,24 @@ func TestOlderRecordsGoOn(t *testing.T) {
 	}
 }
 
+// An agent that is upgraded while its node stays up is the first to report hardware: rules hold from then on.
+func TestUpgradedAgentReportsHardware(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", "IDLE", "")
+	w.boot("n1", kernels[0], "")
+	w.settle()
+	w.rules = []kb.HardwareRule{{Name: "never", Board: "Dell*", Kexec: kb.KexecNever, By: kb.WayReboot}}
+	w.shows("n1", board, time.Hour)
+	w.settle()
+	w.job(7, "CONFIGURING", true, "n1")
+	w.node("n1", "ALLOCATED+POWERING_UP", "")
+	w.ensure(7, mit, "n1")
+	w.settle()
+	if n := w.nodes["n1"]; n.Hardware != board || n.Pending != nil {
+		t.Errorf("hardware %+v, pending %+v", n.Hardware, n.Pending)
+	}
+}
+
 func TestRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule     kb.HardwareRule
