@@ -55,6 +55,10 @@ func (f Factory) OpenTraining(ctx context.Context) (*Training, error) {
 	if made.Facts, err = training.ReadFacts(made.Dir); err != nil {
 		return fail(err)
 	}
+	// Unpack compares it for the first recipe only: a copy of that recipe finds the folder in the cache.
+	if made.Kernel != recipe.Name {
+		return fail(fmt.Errorf("%s: of kernel %q: %w", file, made.Kernel, training.ErrOther))
+	}
 	for name, wanted := range map[string]bool{training.Slimming: recipe.Slimming == build.SlimmingTrace, training.Profile: recipe.Optimisation.Profiled()} {
 		if _, err := os.Stat(filepath.Join(made.Dir, name)); wanted && err != nil {
 			return fail(fmt.Errorf("%s has no %s", file, name))
@@ -202,7 +206,10 @@ func (p *Pipeline) publishReport(made build.Manifest, out string, say func(forma
 		if err == nil {
 			_, err = kernelreport.ReadMeasurement(text, made.Image.Digest)
 		}
-		return errors.Join(err, build.Publish(report, out, reportFile, pageFile))
+		if err != nil {
+			return err
+		}
+		return build.Publish(report, out, reportFile, pageFile)
 	}
 	if p.Training != nil {
 		say("%s: not measured: build id %s, and the report that travels with the catalog is about %s", p.Recipe.Name, made.BuildID, p.Training.BuildID)

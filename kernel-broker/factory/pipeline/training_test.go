@@ -138,11 +138,12 @@ func TestOpenTraining(t *testing.T) {
 	}
 	both := map[string]string{training.Slimming: filepath.Join(made.Dir, training.Slimming), training.Profile: filepath.Join(made.Dir, training.Profile)}
 	recipe := build.Recipe{Name: "fake", Optimisation: build.OptimisePGO, Slimming: build.SlimmingTrace, Workload: "write8"}
+	cache := build.Cache{Dir: t.TempDir()}
 	open := func(sum string) (*Training, error) {
 		recipe.Training = sum
 		plan := build.Plan{Recipe: recipe, Source: build.SourcePackage{Name: "linux-source-6.1", Version: "6.1.1-1"},
 			Compiler: build.Compiler{Name: "gcc-12", Version: "gcc-12 1.0", Linker: "ld 1.0"}}
-		builder := &build.Builder{Catalog: catalog, Cache: build.Cache{Dir: t.TempDir()}}
+		builder := &build.Builder{Catalog: catalog, Cache: cache}
 		return Factory{Builder: builder, Plan: plan}.OpenTraining(t.Context())
 	}
 	if none, err := open(""); none != nil || err != nil {
@@ -167,5 +168,21 @@ func TestOpenTraining(t *testing.T) {
 		if _, err := open(c.sum()); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--train") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	// The file of a recipe that was copied from another.
+	sum := packed(nil, both)
+	if _, err := open(sum); err != nil {
+		t.Fatal(err)
+	}
+	recipe.Name = "other"
+	data, err := os.ReadFile(training.File(catalog, "fake"))
+	if err == nil {
+		err = os.WriteFile(training.File(catalog, "other"), data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(sum); !errors.Is(err, training.ErrOther) {
+		t.Errorf("another kernel's data, unpacked before: %v", err)
 	}
 }
