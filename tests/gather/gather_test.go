@@ -45,6 +45,10 @@ made() {
 	truncate -s "$2M" "/dev/shm/$1"
 	/usr/sbin/mke2fs -q -t ext4 "/dev/shm/$1"
 }
+# not COMMAND: the shell goes on after a failed "! command".
+not() {
+	if "$@"; then return 1; fi
+}
 mkdir -p /a
 `
 
@@ -126,7 +130,7 @@ func TestOperations(t *testing.T) {
 		t.Run(mount.name, func(t *testing.T) {
 			script := mount.make + "\n"
 			for _, option := range []string{"gather", "nogather"} {
-				is := map[string]string{"gather": "grep -q", "nogather": "! grep -q"}[option]
+				is := map[string]string{"gather": "grep -q", "nogather": "not grep -q"}[option]
 				script += fmt.Sprintf("mount "+mount.mount+" /a\n", option) +
 					"grep ' /a ' /proc/mounts >/out/mounts\n" +
 					is + " '[ ,]gather' /out/mounts\n" +
