@@ -47,8 +47,10 @@ LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/
 # training data; what collectors need is for the long suites, which have pahole.
 KERNELS      ?= mitgcm suite-stock
 LONG_KERNELS := mitgcm-profiling
-C_PARTS     := $(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile \
-	kernel-broker/factory/measure/plugin/Makefile tests/workloads/*/Makefile))
+# One workload needs MPI, of deps-long.
+MPI         := tests/workloads/mpi
+C_PARTS     := $(filter-out $(MPI),$(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile \
+	kernel-broker/factory/measure/plugin/Makefile tests/workloads/*/Makefile)))
 
 BPF_SOURCE  := kernel-broker/agent/collect/bpf/source
 
@@ -228,6 +230,7 @@ test-long: deps-long build kernels $(GOTESTSUM) | $(RESULTS) ## all other suites
 	@status=0; \
 	$(MAKE) --no-print-directory kernels KERNELS='$(LONG_KERNELS)' || status=1; \
 	$(MAKE) --no-print-directory test-emulated SLURM="22.05 24.11 26.05" EMULATED_SKIP= || status=1; \
+	$(STEP) c/mpi $(MAKE) -s --no-print-directory -C $(MPI) test || status=1; \
 	$(call suites,long,$(SHORT_TESTS)) $(LONG_SUITES) || status=1; \
 	exit $$status
 
@@ -288,6 +291,12 @@ bench-collect: deps-long build kernels ## measure what the collectors of profili
 .PHONY: bench-mitgcm
 bench-mitgcm: deps-long build kernels ## run the real MITgcm as jobs on stock and on its kernel, and compare its results (MITGCM=DIR, a checkout)
 	@build/bin/kb-bench mitgcm --source "$(or $(MITGCM),$(error bench-mitgcm needs MITGCM=DIR, a checkout of MITgcm))" $(ARGS)
+
+.PHONY: bench-mpi
+bench-mpi: deps-long build ## measure MPI messages between two nodes on stock, slim and mitgcm (latency, bandwidth)
+	@$(MAKE) --no-print-directory kernels KERNELS='slim mitgcm'
+	@$(STEP) build/$(MPI) $(MAKE) -s --no-print-directory -C $(MPI)
+	@build/bin/kb-bench mpi $(ARGS)
 
 .PHONY: emulated-shell
 emulated-shell: build-go build-c ## a shell on an emulated cluster, which ends with it (KB_SLURM=26.05, ARGS="--user root")

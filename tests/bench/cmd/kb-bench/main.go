@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kb-bench measures what the product costs: the switch, building
-// kernels, and collectors.
+// kernels, and collectors; and what kernels do to the ocean model and to messages.
 package main
 
 import (
@@ -22,6 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/bench/buildcost"
 	"github.com/kernelbroker/kernelbroker/tests/bench/collectcost"
 	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
+	"github.com/kernelbroker/kernelbroker/tests/bench/mpi"
 	"github.com/kernelbroker/kernelbroker/tests/bench/ocean"
 )
 
@@ -41,7 +42,7 @@ not an error.
 Exit codes: 0 measured, 1 something did not work.`,
 		Version: version, SilenceUsage: true, SilenceErrors: true,
 	}
-	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand(), mitgcmCommand())
+	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand(), mitgcmCommand(), mpiCommand())
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kb-bench:", err)
 		os.Exit(1)
@@ -205,6 +206,42 @@ Times are an emulator's. Most of them is computation, which no kernel shortens.`
 	f.StringVar(&o.Dir, "dir", "build/bench-mitgcm", "folder of the run")
 	f.StringVar(&out, "json", "build/bench-mitgcm.json", "file for the results")
 	_ = cmd.MarkFlagRequired("source")
+	return cmd
+}
+
+func mpiCommand() *cobra.Command {
+	var o mpi.Options
+	var out string
+	cmd := &cobra.Command{
+		Use:   "mpi",
+		Short: "Measure MPI messages between two nodes, by kernel",
+		Long: `kb-bench mpi runs mpi-pingpong as jobs of two nodes of a virtual cluster, on the
+nodes' own kernel and on the others by turns: the latency of 0 to 64 bytes and the
+bandwidth of messages up to 16,000 bytes, over TCP. The program compares what
+arrives.
+
+Times are an emulator's and noisy. Each kernel's figures are divided by those of
+the nodes' own kernel in the same round; the table has the quartiles of these
+ratios.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result, err := mpi.Run(cmd.Context(), o, os.Stderr)
+			if err != nil {
+				return err
+			}
+			result.Command = command()
+			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Own, "kernel", "stock", "the nodes' own kernel, a folder of build/kernels")
+	f.StringSliceVar(&o.Kernels, "kernels", []string{"slim", "mitgcm"}, "the others, folders of build/kernels")
+	f.IntVar(&o.Rounds, "rounds", 6, "jobs on each kernel")
+	f.IntVar(&o.Samples, "samples", 25, "samples of each size in a job")
+	f.IntVar(&o.Messages, "messages", 32, "messages of a sample, a multiple of 16")
+	f.StringVar(&o.Program, "program", "build/mpi/mpi-pingpong", "program, linked with MPICH")
+	f.StringVar(&o.Dir, "dir", "build/bench-mpi", "folder of the run")
+	f.StringVar(&out, "json", "build/bench-mpi.json", "file for the results")
 	return cmd
 }
 
