@@ -66,7 +66,12 @@ func rebooting(seen map[string]string) bool {
 }
 
 func (r *run) drain(pick [4]int) (string, error) {
-	_, told, err := r.say(r.node(pick[0]), "drain")
+	n := r.node(pick[0])
+	// From 24.11 on that ends the job of a node that it powers up and has not armed.
+	if has(r.seen.nodes[n.name]["State"], "POWERING_UP") {
+		n.downs++
+	}
+	_, told, err := r.say(n, "drain")
 	return told, err
 }
 

@@ -45,13 +45,15 @@ func (r *run) orphan() {
 	}
 }
 
-// justStarted are the jobs that start or have just started, on whatever node.
+// justStarted are the jobs that start or have just started, on whatever node, and
+// may be over since.
 func (r *run) justStarted() []*job {
 	var list []*job
 	for _, seen := range r.seen.jobs {
-		j := r.jobNamed(seen["JobName"])
+		j, state := r.jobNamed(seen["JobName"]), seen["JobState"]
 		at, err := time.ParseInLocation("2006-01-02T15:04:05", seen["StartTime"], time.Local)
-		if j != nil && !over(seen["JobState"]) && (seen["JobState"] != "RUNNING" || err != nil || time.Since(at) < justNow) {
+		recent := err == nil && time.Since(at) < justNow
+		if j != nil && (recent || !over(state) && (state != "RUNNING" || err != nil)) {
 			list = append(list, j)
 		}
 	}
@@ -159,7 +161,7 @@ func (r *run) killSlurmctld(pick [4]int) (string, error) {
 			break
 		}
 	}
-	// Jobs that it has just started it starts once more.
+	// Jobs that it has just started it starts once more, even if they are over.
 	for _, j := range r.justStarted() {
 		j.twice = fmt.Sprintf("slurmctld was killed (#%d)", r.number)
 	}
