@@ -143,9 +143,11 @@ lint: export GOLANGCI_LINT := $(GOLANGCI_LINT)
 lint: export BUF := $(BUF)
 lint: export GO_PACKAGES := $(GO_PACKAGES)
 lint: export C_PARTS := $(C_PARTS)
+lint: export GOVULNCHECK_VERSION := $(GOVULNCHECK_VERSION)
+lint: export VULNDB := $(VULNDB)
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## every check of the code, or those of ARGS="go modules proto api shell c-format yaml ..."
+lint: $(GOLANGCI_LINT) $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## every check of the code, or those of ARGS="go modules proto api shell c-format yaml ... vulnerabilities"
 	@.ci/lint $(ARGS)
 
 .PHONY: fix
@@ -159,12 +161,6 @@ fix: $(GOLANGCI_LINT) $(BUF) ## repair what a machine can: layout, what golangci
 .PHONY: promise-api
 promise-api: $(BUF) ## promise the API as it is now, breaking what was promised before
 	@$(BUF) build proto --as-file-descriptor-set --exclude-source-info -o proto/promised.txtpb
-
-# Its database is on the network: no part of lint, which needs none. VULNDB is a
-# copy of it as a folder, file:///...
-.PHONY: govulncheck
-govulncheck: | $(GO) ## known vulnerabilities in what the code calls (VULNDB=file:///FOLDER for a copy of Go's database)
-	@$(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) $(if $(VULNDB),-db $(VULNDB)) -tags lab,emulated $(GO_PACKAGES)
 
 ##: testing
 
