@@ -353,7 +353,7 @@ install-agent:
 	ln -sfn kernel-broker-node-hook $(DESTDIR)$(libexecdir)/epilog
 	$(call sample,kernel-broker/agent/config/agent.sample.yaml,agent.yaml)
 	$(call sample,kernel-broker/auth/signing/trust.sample.yaml,trust.yaml)
-	install -D -m 0644 -t $(DESTDIR)$(unitdir) kernel-broker/systemd/kernel-broker-agent.service
+	install -D -m 0644 -t $(DESTDIR)$(unitdir) kernel-broker/systemd/kernel-broker-agent.service kernel-broker/systemd/kernel-broker-kexec.target
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/slurmd.service.d kernel-broker/systemd/slurmd.service.d/*.conf
 	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 kernel-broker/man/kernel-broker-agent.8
 	install -D -m 0644 kernel-broker/man/kernel-broker-hook.8 $(DESTDIR)$(mandir)/man8/kernel-broker-node-hook.8

@@ -95,9 +95,12 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 }
 
 // announce reports that the node boots, and waits until the broker has that. The
-// disks are synced before, since it may take long and nothing slow may come
-// between the last check of the desired state and the boot.
+// site's own steps and the disks' sync come before, since they may take long and
+// nothing slow may come between the last check of the desired state and the boot.
 func (a *Agent) announce(ctx context.Context, action decide.Action) error {
+	if err := a.parts.Booter.Prepare(ctx); err != nil {
+		return err
+	}
 	synced := make(chan struct{})
 	go func() {
 		a.parts.Sync()
@@ -247,6 +250,10 @@ func (a *Agent) failed(r result) {
 			return
 		}
 	case decide.Execute:
+	case decide.Announce:
+		if !errors.Is(r.err, kexec.ErrNotPrepared) {
+			return
+		}
 	case decide.StopSlurmd:
 		if a.observed.Switch.Progress != kb.ProgressLoaded && a.observed.Switch.Progress != kb.ProgressBooting {
 			return

@@ -37,6 +37,8 @@ type Booter interface {
 	// Admit checks whether the node still trusts what is loaded.
 	Admit(ctx context.Context, t decide.Target) error
 	Unload(ctx context.Context) error
+	// Prepare does what the site wants done before a boot.
+	Prepare(ctx context.Context) error
 	Execute(ctx context.Context) error
 }
 

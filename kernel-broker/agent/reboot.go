@@ -4,12 +4,10 @@ package agent
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/kexec"
 )
 
 const (
@@ -31,13 +29,6 @@ func (a *Agent) reboot(ctx context.Context, action decide.Action) error {
 // RebootBy makes the function that reboots a machine by a command.
 func RebootBy(command []string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, rebootLimit)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // G204: the configured command, no shell
-		cmd.WaitDelay = time.Second
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(string(out)))
-		}
-		return nil
+		return kexec.RunCommand(ctx, command, rebootLimit)
 	}
 }

@@ -81,6 +81,7 @@ systemctl enable --now kernel-broker`
 const agent = `set -e
 sed -e 's/^broker: .*/broker: ctl1:7440/' \
 	-e 's/^  start: .*/  start: [systemctl, restart, slurmd]/' -e 's/^  first_start: .*/  first_start: []/' -e 's/^  stop: .*/  stop: [systemctl, stop, slurmd]/' \
+	-e 's/^  before: .*/  before: [systemctl, start, kernel-broker-kexec.target]/' \
 	-e "s|^  initrd: .*|  initrd: $(echo /boot/initrd.img-*)|" \
 	/etc/kernel-broker/agent.yaml.sample >/etc/kernel-broker/agent.yaml
 install -D -m 0644 /usr/share/kernel-broker/slurmd.service.d/kernel-broker.conf \

@@ -30,6 +30,7 @@ func (s *site) anotherKernel(t *testing.T) {
 
 	s.ctl1.must("kernelctl kernel sign mitgcm@1 --sign-key /root/keys/release.pem --cluster cluster" +
 		" --kernel /srv/kernels/mitgcm/bzImage --manifest /srv/kernels/mitgcm/kernel.json")
+	s.stepFails()
 	before := s.n1.must("cat /proc/sys/kernel/random/boot_id")
 	job := s.submit("--kernel-profile=mitgcm", "uname -r; while [ ! -e /tmp/go ]; do sleep 1; done")
 	s.ctl1.until("the job to run", "squeue -h -j "+job+" -o %T | grep -qx RUNNING")
@@ -52,7 +53,49 @@ func (s *site) anotherKernel(t *testing.T) {
 	if !strings.Contains(log, "-mitgcm") {
 		t.Errorf("the job's output is\n%s", log)
 	}
+	// There and back: a step is done before each kexec.
+	if steps := s.n1.must("tail -n +3 /root/steps"); steps != "away, slurmd is down\naway, slurmd is down" {
+		t.Errorf("before two boots the site's steps are\n%s", steps)
+	}
 	t.Log(s.ctl1.must("kernelctl job show " + job))
+}
+
+// siteStep is a unit as docs/ops/kexec.md has it; it fails while there is a /root/busy.
+const siteStep = `set -e
+cat >/etc/systemd/system/away.service <<'END'
+[Unit]
+PartOf=kernel-broker-kexec.target
+Before=slurmd.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'test ! -e /root/busy && echo "away, slurmd is $(pidof slurmd || echo down)" >>/root/steps'
+ExecStop=/bin/sh -c 'echo back >>/root/steps'
+[Install]
+RequiredBy=kernel-broker-kexec.target
+END
+systemctl daemon-reload
+systemctl enable away`
+
+// stepFails: a step of the site before a kexec fails, the node keeps its kernel and is drained. A step that was done is taken back
+// when slurmd starts after all.
+func (s *site) stepFails() {
+	t := s.n1.t
+	t.Helper()
+	s.n1.must(siteStep + "; touch /root/busy")
+	job := s.submit("--kernel-profile=mitgcm", "true")
+	s.ctl1.until("the step's failure", "scontrol show job "+job+" | grep -q 'AdminComment=.*not ready to leave its kernel'")
+	t.Log(s.ctl1.must("scontrol show job " + job + " | grep AdminComment; scancel " + job))
+	s.n1.must("rm /root/busy")
+	s.ctl1.until("the drain", "sinfo -h -N -o '%T %E' | grep -q 'drain.*not ready to leave its kernel'")
+	s.ctl1.must("scontrol update nodename=n1 state=resume")
+	s.slurmdUp()
+	// Done and not followed by a kexec.
+	s.n1.must("systemctl stop slurmd && systemctl start kernel-broker-kexec.target && systemctl start slurmd")
+	if steps := s.n1.must("cat /root/steps"); steps != "away, slurmd is down\nback" {
+		t.Errorf("the site's steps are\n%s", steps)
+	}
+	s.slurmdUp()
 }
 
 // submit has alice submit a batch script; it writes to /tmp of the node.

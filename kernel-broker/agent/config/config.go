@@ -91,6 +91,11 @@ type Kexec struct {
 	Program     string   `yaml:"program"`
 	LoadArgs    []string `yaml:"load_args"`
 	ExecuteArgs []string `yaml:"execute_args"`
+	// Before runs before each kexec, BeforeTimeout bounds it. Execute replaces the
+	// program's "-e".
+	Before        []string      `yaml:"before"`
+	BeforeTimeout time.Duration `yaml:"before_timeout"`
+	Execute       []string      `yaml:"execute"`
 }
 
 // Boot is what the node adds to every kernel.
@@ -234,6 +239,7 @@ func (c Config) validate() error {
 		value time.Duration
 	}{
 		{"slurmd.start_timeout", c.Slurmd.StartTimeout}, {"slurmd.stop_timeout", c.Slurmd.StopTimeout}, {"broker_grace", c.BrokerGrace},
+		{"kexec.before_timeout", c.Kexec.BeforeTimeout},
 	} {
 		if d.value <= 0 || d.value > time.Hour {
 			return fmt.Errorf("%s: %v is not within 0 to 1h: %w", d.key, d.value, kb.ErrInvalid)

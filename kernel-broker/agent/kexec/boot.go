@@ -50,6 +50,8 @@ type Tools interface {
 	Load(ctx context.Context, image, initrd *os.File, commandLine string) error
 	// Unload removes what is loaded.
 	Unload(ctx context.Context) error
+	// Prepare does what the site wants done before a boot; errors wrap ErrNotPrepared.
+	Prepare(ctx context.Context) error
 	// Execute boots what is loaded; it returns only when that failed.
 	Execute(ctx context.Context) error
 }

@@ -103,6 +103,8 @@ const own = "the node's"
 func (f *fakeNode) Unload(context.Context) error  { return nil }
 func (f *fakeNode) Execute(context.Context) error { return nil }
 
+func (f *fakeNode) Prepare(context.Context) error { return nil }
+
 func booter(t interface {
 	TempDir() string
 	Fatal(...any)

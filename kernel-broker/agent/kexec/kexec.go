@@ -45,6 +45,7 @@ type Kexec struct {
 	ExecuteArgs []string
 	// Sys is where sysfs is mounted.
 	Sys string
+	Shutdown
 }
 
 // Loaded reports whether the kernel holds a loaded image.
@@ -110,8 +111,11 @@ func (k Kexec) Unload(ctx context.Context) error {
 	return err
 }
 
-// Execute boots the loaded image and returns only on failure. It has no time limit, since a boot cannot be cancelled.
+// Execute boots the loaded image and returns only on failure. Kexec itself has no time limit, since a boot cannot be cancelled.
 func (k Kexec) Execute(ctx context.Context) error {
+	if len(k.Command) > 0 {
+		return k.execute(ctx)
+	}
 	args := append([]string{}, k.ExecuteArgs...)
 	if err := k.run(ctx, append(args, "-e")); err != nil {
 		return fmt.Errorf("%w: %w", errReturned, err)

@@ -72,7 +72,8 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if c.Slurmd.Scontrol != "" {
 		awaited = func(ctx context.Context) (bool, error) { return slurmd.Awaited(ctx, c.Slurmd.Scontrol, c.Node) }
 	}
-	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys}
+	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys,
+		Shutdown: kexec.Shutdown{Before: c.Kexec.Before, Limit: c.Kexec.BeforeTimeout, Command: c.Kexec.Execute}}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
 		Inventory: func() (kb.Inventory, error) { return inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers) },
