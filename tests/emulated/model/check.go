@@ -80,9 +80,9 @@ func (r *run) checkWords() error {
 			}
 		case w.down && r.scenario.ReturnToService == 2 && !has(seen["State"], "DOWN", "DRAIN"):
 			// Slurm takes it back at the node's next registration. Where the broker
-			// said it again it is drained until it is down once more.
+			// said it again, or is about to, it is drained.
 			r.note("  %s: ReturnToService=2 took back %q", n.name, w.reason)
-			n.word = nil
+			n.word, n.resaid = nil, w.reason
 		case w.down && r.scenario.ReturnToService == 2 && strings.HasPrefix(seen["Reason"], w.reason) && has(seen["State"], "DRAIN") &&
 			!w.missing.IsZero() && time.Since(w.missing) > wordGrace/2:
 			// It takes back the down alone of what the broker said again, a drain and a down.

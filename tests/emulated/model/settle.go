@@ -281,8 +281,9 @@ func (r *run) blows() int {
 	return sum
 }
 
-// strangeLimit is how long a node may be out of service in passing.
-const strangeLimit = 20 * time.Second
+// strangeLimit is how long a node may be out of service in passing. A return whose
+// load failed is tried again after 20 s.
+const strangeLimit = 40 * time.Second
 
 // bringBack does what an administrator does who finds a node out of service for
 // a reason that a fault explains. One that nothing explains is a violation.
