@@ -270,7 +270,7 @@ const settling = kb.ReasonReturn + " a boot that Slurm does not wait for"
 // a moment before, which nobody could know any more.
 func (d *decision) label(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if known && n.Armed && s.Armed() && !s.RebootIssued() && (s.Unnamed() || n.TakenBack != nil) && owner.Phase == kb.PhaseReady {
+	if known && n.Armed && s.Armed() && !s.RebootIssued() && (s.Unnamed() || s.Reason == "" || n.TakenBack != nil) && owner.Phase == kb.PhaseReady {
 		d.act(Action{Kind: LabelNode, Node: n.Name, Text: armReason(owner)})
 	}
 }

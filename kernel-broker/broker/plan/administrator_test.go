@@ -362,6 +362,18 @@ func TestDrainTakenBackUnderAJob(t *testing.T) {
 	}
 }
 
+// A power_up takes the reason of an armed boot away. Without one nobody could tell afterwards, where a restarted slurmctld forgets
+// to resume the node, whose drain it is.
+func TestArmedNodeWithoutReasonIsLabelled(t *testing.T) {
+	w := running(t)
+	for reason, want := range map[string]bool{"": true, "Reboot ASAP": true, "kprof: mitgcm@3 for job 7": false, "bad DIMM": false} {
+		w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", reason)
+		if actions := w.decide().Actions; has(actions, LabelNode) != want {
+			t.Errorf("reason %q: %v", reason, actions)
+		}
+	}
+}
+
 // Slurm never starts a job that was suspended before it had begun. It waits for
 // its resume, and then again for nodes.
 func TestSuspendedInTheSwitch(t *testing.T) {

@@ -211,9 +211,9 @@ func (d *decision) kernelFor(n *kb.Node, owner *kb.Allocation) (kb.Kernel, bool)
 }
 
 // register restarts slurmd when Slurm still waits for a boot that the
-// node has behind it.
+// node has behind it, or, since it failed, never does.
 func (d *decision) register(n *kb.Node, agent Agent) {
-	if !n.Waiting || !n.Steady() || !agent.Connected || !agent.Slurmd.Running {
+	if !n.Waiting || n.Pending != nil || !n.Runs(n.Desired) || !agent.Connected || !agent.Slurmd.Running {
 		return
 	}
 	if agent.Slurmd.Start != n.SlurmdStart || d.coming(n) {

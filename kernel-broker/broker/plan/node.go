@@ -223,7 +223,9 @@ func (d *decision) recover(n *kb.Node) {
 	if !known {
 		return
 	}
-	out := s.Drained() || s.Down() // once Slurm waits for no boot any more, it forgets the drain
+	// Once Slurm waits for no boot any more, it forgets the drain. A slurmctld that
+	// has restarted and not heard from the node has not.
+	out := s.Drained() || s.Down() && !s.Unknown()
 	switch {
 	case out && hasDrainReason(s):
 		n.Drained = true

@@ -393,4 +393,40 @@ func TestRecover(t *testing.T) {
 			t.Errorf("resumed: %+v", n)
 		}
 	})
+	t.Run("drained, and resumed before a restarted slurmctld has heard from it", func(t *testing.T) {
+		w := failedOnItsOwn(t)
+		w.node("n1", "UNKNOWN+DRAIN+REBOOT_ISSUED+POWERING_UP", "kernel-broker: mitgcm@3: disk full")
+		w.pass(time.Second)
+		w.node("n1", "UNKNOWN+NOT_RESPONDING+POWERING_UP", "")
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; n.Failure != nil || n.Drained {
+			t.Errorf("resumed: %+v", n)
+		}
+	})
+	t.Run("slurmd of a failed node answers until Slurm has its boot", func(t *testing.T) {
+		w := failedOnItsOwn(t)
+		w.node("n1", "UNKNOWN+DRAIN+REBOOT_ISSUED+POWERING_UP", "kernel-broker: mitgcm@3: disk full")
+		w.pass(w.config.RegisterDelay + time.Second)
+		w.slurmd("n1")
+		start := w.nodes["n1"].SlurmdStart
+		w.pass(w.config.RegisterRetry + time.Second)
+		if got := w.nodes["n1"].SlurmdStart; got != start+1 {
+			t.Errorf("start %d, want %d", got, start+1)
+		}
+	})
+}
+
+// failedOnItsOwn is a world with a node that could not load its job's kernel. The job has left it.
+func failedOnItsOwn(t *testing.T) *world {
+	t.Helper()
+	w := switching(t)
+	w.report("n1", kb.ProgressFailed, kb.FailureNode, "disk full")
+	w.settle()
+	delete(w.slurm.Jobs, 7)
+	w.node("n1", "IDLE+DRAIN+POWERING_UP", "kernel-broker: mitgcm@3: disk full")
+	w.pass(time.Second)
+	if w.nodes["n1"].Failure == nil {
+		t.Fatal("the node has not failed")
+	}
+	return w
 }
