@@ -4,6 +4,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -45,9 +46,9 @@ func (r *run) accountOne(j *job, seen map[string]string) error {
 	case "CANCELLED":
 		// slurmctld, killed, forgets that a job began: its end cancels it, or its second launch does.
 		twice := !r.killed.IsZero() && r.starts[key] > 0
-		// One that is suspended as its nodes are ready is never launched, and its next step ends it.
-		never := j.suspended && j.noRequeue && r.starts[key] == 0
-		if j.cancelled || j.heldFor != "" || j.interactive || twice || never || r.unlaunched(j, seen) {
+		// The gate keeps it from a node that an administrator resumed under a job, and Slurm cancels what it may not requeue.
+		refused := j.profile == "" && j.noRequeue && r.starts[key] == 0 && r.disarmed()
+		if j.cancelled || j.heldFor != "" || j.interactive || twice || refused || r.neverBegan(j, seen) || r.unlaunched(j, seen) {
 			return nil
 		}
 	case "NODE_FAIL", "FAILED", "BOOT_FAIL":
@@ -59,6 +60,11 @@ func (r *run) accountOne(j *job, seen map[string]string) error {
 		}
 	}
 	return violated("%s, and nothing explains it", describeJob(j, seen))
+}
+
+// disarmed says whether an administrator took a boot back that a node was armed for.
+func (r *run) disarmed() bool {
+	return slices.ContainsFunc(r.nodes, func(n *node) bool { return !n.disarmed.IsZero() })
 }
 
 // accountBroker checks what the broker has left and what it remembers.

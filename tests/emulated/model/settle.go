@@ -183,7 +183,7 @@ func (r *run) endOrphans() error {
 // The script of a job that was shrunk may wait for the steps that this ended.
 func (r *run) endOrphan(j *job, seen map[string]string) error {
 	orphan := j.orphan || seen["Reason"] == "Prolog" && r.blows() > 0 || r.unlaunched(j, seen) || r.unended(j, seen) ||
-		j.shrunk && j.profile == ""
+		j.shrunk && j.profile == "" || r.neverBegan(j, seen)
 	if !orphan || seen["JobState"] != "RUNNING" || time.Since(r.settling) < orphanLimit {
 		return nil
 	}
@@ -214,6 +214,12 @@ func (r *run) unlaunched(j *job, seen map[string]string) bool {
 	return slices.ContainsFunc(r.reloads, func(t [2]time.Time) bool {
 		return (j.suspended || at.After(t[0].Add(-2*time.Second))) && at.Before(t[1].Add(time.Second))
 	})
+}
+
+// neverBegan says whether a job was suspended as its nodes were ready: Slurm never
+// launches it, and the broker may not requeue it any more.
+func (r *run) neverBegan(j *job, seen map[string]string) bool {
+	return j.suspended && j.noRequeue && r.starts[j.name+"/"+seen["ArrayTaskId"]] == 0
 }
 
 // registered is when, after a start of slurmctld, all nodes that are up have registered.
