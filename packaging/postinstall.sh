@@ -21,4 +21,6 @@ fi
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
 # One that runs goes on with the new program; a switch that is under way survives that.
-systemctl try-restart "$unit.service"
+# One that does not come up again leaves a package that is installed: dpkg and rpm
+# would not go on with others.
+systemctl try-restart "$unit.service" || echo "$unit: systemctl status $unit says why it does not run" >&2

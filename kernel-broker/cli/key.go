@@ -44,7 +44,16 @@ func (a *app) keyCommand() *cobra.Command {
 		}),
 	}
 	show.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase or PIN")
-	return noun("key", "Keys that kernels are signed with", generate, show)
+	check := &cobra.Command{Use: "check-trust FILE", Short: "Validate a trust list", Args: cobra.ExactArgs(1), RunE: a.run(a.keyCheckTrust)}
+	return noun("key", "Keys that kernels are signed with", generate, show, check)
+}
+
+func (a *app) keyCheckTrust(_ context.Context, args []string) error {
+	if _, err := signing.ReadTrust(args[0], nil); err != nil {
+		return err
+	}
+	a.say("%s is a trust list", args[0])
+	return nil
 }
 
 func (a *app) keyGenerate(path, passphraseFile string) error {

@@ -76,6 +76,30 @@ func TestKeys(t *testing.T) {
 	f.must(3, "chmod 600", "key", "show", locked, "--passphrase-file", secret)
 }
 
+// What configuration management checks before it installs.
+func TestCheckTrustListAndSettings(t *testing.T) {
+	f := newFixture(t)
+	key, _ := f.key(t)
+	list := "cluster: alpha\nkeys:\n" + f.must(0, "", "key", "show", key)
+	file := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	f.must(0, "is a trust list", "key", "check-trust", file("trust.yaml", list))
+	f.must(0, "is a trust list", "key", "check-trust", "../auth/signing/trust.sample.yaml")
+	f.must(3, `unknown key "flors"`, "key", "check-trust", file("trust.yaml", list+"flors: {mitgcm: 2}\n"))
+	f.must(3, "keys: there is none", "key", "check-trust", file("trust.yaml", "cluster: alpha\nkeys: []\n"))
+	f.must(1, "no such file", "key", "check-trust", key+".yaml")
+
+	f.must(0, "is valid", "config", "check", file("client.yaml", "broker: ctl1:7440\ncluster: alpha\n"))
+	f.must(0, "is valid", "config", "check", "../api/client/client.yaml")
+	f.must(3, `unknown key "brokr"`, "config", "check", file("client.yaml", "brokr: ctl1:7440\n"))
+	f.must(1, "no such file", "config", "check", key+".yaml")
+}
+
 func TestRegisterSigned(t *testing.T) {
 	f := newFixture(t)
 	path, trust := f.key(t)

@@ -185,7 +185,9 @@ func nodeCertificates(l *look) {
 	nodes, ok := need(l, l.Certificates)
 	if ok {
 		for _, name := range slices.Sorted(maps.Keys(nodes)) {
-			l.certificate(name, nodes[name])
+			if !l.left(name) {
+				l.certificate(name, nodes[name])
+			}
 		}
 	}
 	if a := l.Agent.Value; a != nil && a.TLS != tlsNone && a.Error == "" {

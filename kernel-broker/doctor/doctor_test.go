@@ -225,19 +225,28 @@ var faults = map[string]fault{
 	"a kernel without a signature":    {version(1, func(v *kb.ProfileVersion) { v.Envelope = nil }), "signatures", "mitgcm@2", Error, "no signature", "kernel sign mitgcm@2"},
 	"a node without an agent":         {func(s *Site) { (*s.SlurmNodes.Value)["n4"] = kb.SlurmNode{Name: "n4"} }, "nodes-without-agent", "n4", Warning, "no agent has ever come", "install kernel-broker-agent"},
 	"a node that Slurm does not know": {func(s *Site) { delete(*s.SlurmNodes.Value, "n3") }, "nodes-unknown-to-slurm", "n3", Warning, "Slurm does not", "NodeName"},
-	"an agent is away":                {func(s *Site) { (*s.Nodes.Value)[2].Connected = false }, "agents-away", "n3", Error, "not connected", "systemctl status"},
-	"a node failed":                   {func(s *Site) { (*s.Nodes.Value)[2].Phase, (*s.Nodes.Value)[2].Cause = "failed", "its disk is full" }, "failed-nodes", "n3", Error, "its disk is full", "state=resume"},
-	"a node runs it knows not what":   {func(s *Site) { (*s.Nodes.Value)[2].Phase = "unproven" }, "failed-nodes", "n3", Warning, "not proven", "node show n3"},
-	"agent.yaml is wrong":             {agent(func(a *Agent) { a.Error = "line 2" }), "agent-file", "/etc/kernel-broker/agent.yaml", Error, "line 2", "--check"},
-	"the agent has another name":      {agent(func(a *Agent) { a.Node = "node1" }), "agent-file", "/etc/kernel-broker/agent.yaml", Error, `"node1" is not a NodeName`, "set node"},
-	"the agent does not run":          {agent(func(a *Agent) { a.Answers = "no such socket" }), "agent-answers", "n1", Error, "no such socket", "enable --now"},
-	"the agent has no broker":         {agent(func(a *Agent) { a.NotConnected = true }), "agent-answers", "n1", Error, "no connection", "firewall"},
-	"no kexec-tools":                  {agent(func(a *Agent) { a.Kexec.Is = ProgramMissing }), "kexec", "n1", Error, "/usr/sbin/kexec is missing", "kexec-tools"},
-	"kexec is switched off":           {agent(func(a *Agent) { a.NoKexec = "kexec is switched off" }), "kexec", "n1", Error, "switched off", "sysctl"},
-	"systemd starts slurmd":           {agent(func(a *Agent) { a.UnitEnabled = true }), "slurmd-unit", "n1", Error, "enabled", "systemctl disable slurmd"},
-	"slurmd does not wait":            {agent(func(a *Agent) { a.DropIn = false }), "slurmd-unit", "n1", Error, "does not wait", "slurmd.service.d"},
-	"slurmd always has -b":            {agent(func(a *Agent) { a.Reports = "/etc/default/slurmd" }), "slurmd-options", "/etc/default/slurmd", Error, "-b at every start", "remove -b"},
-	"the node's own certificate":      {agent(func(a *Agent) { a.Certificate = Known(old(3)) }), "node-certificates", "n1", Warning, "not renewed", "node token"},
+	"a node that left with its certificate": {func(s *Site) {
+		delete(*s.SlurmNodes.Value, "n3")
+		(*s.Nodes.Value)[2].Connected = false
+	}, "nodes-unknown-to-slurm", "n3", Warning, "its certificate is good", "kernelctl node revoke n3"},
+	"a revoked node that Slurm still has": {func(s *Site) {
+		(*s.Nodes.Value)[2].Connected = false
+		delete(*s.Certificates.Value, "n3")
+		s.Revoked = []string{"n3"}
+	}, "agents-away", "n3", Warning, "was revoked", "kernelctl node token n3"},
+	"an agent is away":              {func(s *Site) { (*s.Nodes.Value)[2].Connected = false }, "agents-away", "n3", Error, "not connected", "systemctl status"},
+	"a node failed":                 {func(s *Site) { (*s.Nodes.Value)[2].Phase, (*s.Nodes.Value)[2].Cause = "failed", "its disk is full" }, "failed-nodes", "n3", Error, "its disk is full", "state=resume"},
+	"a node runs it knows not what": {func(s *Site) { (*s.Nodes.Value)[2].Phase = "unproven" }, "failed-nodes", "n3", Warning, "not proven", "node show n3"},
+	"agent.yaml is wrong":           {agent(func(a *Agent) { a.Error = "line 2" }), "agent-file", "/etc/kernel-broker/agent.yaml", Error, "line 2", "--check"},
+	"the agent has another name":    {agent(func(a *Agent) { a.Node = "node1" }), "agent-file", "/etc/kernel-broker/agent.yaml", Error, `"node1" is not a NodeName`, "set node"},
+	"the agent does not run":        {agent(func(a *Agent) { a.Answers = "no such socket" }), "agent-answers", "n1", Error, "no such socket", "enable --now"},
+	"the agent has no broker":       {agent(func(a *Agent) { a.NotConnected = true }), "agent-answers", "n1", Error, "no connection", "firewall"},
+	"no kexec-tools":                {agent(func(a *Agent) { a.Kexec.Is = ProgramMissing }), "kexec", "n1", Error, "/usr/sbin/kexec is missing", "kexec-tools"},
+	"kexec is switched off":         {agent(func(a *Agent) { a.NoKexec = "kexec is switched off" }), "kexec", "n1", Error, "switched off", "sysctl"},
+	"systemd starts slurmd":         {agent(func(a *Agent) { a.UnitEnabled = true }), "slurmd-unit", "n1", Error, "enabled", "systemctl disable slurmd"},
+	"slurmd does not wait":          {agent(func(a *Agent) { a.DropIn = false }), "slurmd-unit", "n1", Error, "does not wait", "slurmd.service.d"},
+	"slurmd always has -b":          {agent(func(a *Agent) { a.Reports = "/etc/default/slurmd" }), "slurmd-options", "/etc/default/slurmd", Error, "-b at every start", "remove -b"},
+	"the node's own certificate":    {agent(func(a *Agent) { a.Certificate = Known(old(3)) }), "node-certificates", "n1", Warning, "not renewed", "node token"},
 }
 
 // Each fault gives its finding and no other.
@@ -350,6 +359,18 @@ func TestNoFaults(t *testing.T) {
 		"a node without power": func(s *Site) {
 			(*s.Nodes.Value)[2].Connected = false
 			(*s.SlurmNodes.Value)["n3"] = kb.SlurmNode{Name: "n3", State: "IDLE", Flags: []string{"POWERED_DOWN"}}
+		},
+		"a node that left the cluster": func(s *Site) {
+			n := &(*s.Nodes.Value)[2]
+			n.Connected, n.Phase, n.Inventory.Drivers = false, "failed", []string{"mlx5_core"}
+			delete(*s.SlurmNodes.Value, "n3")
+			delete(*s.Certificates.Value, "n3")
+			s.Revoked = []string{"n3"}
+		},
+		"a node that left the cluster, and its certificate has ended": func(s *Site) {
+			(*s.Nodes.Value)[2].Connected = false
+			delete(*s.SlurmNodes.Value, "n3")
+			(*s.Certificates.Value)["n3"] = []Certificate{old(-3)}
 		},
 		"a retired kernel that is":  version(1, func(v *kb.ProfileVersion) { v.Retired, v.Envelope, v.Kernel.Drivers = &kb.Retirement{}, nil, nil }),
 		"stock without a signature": func(s *Site) { (*s.Profiles.Value)[0].Versions[0].Envelope = nil },

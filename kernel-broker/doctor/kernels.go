@@ -106,7 +106,7 @@ func fits(l *look) ([]kb.Profile, []Node, bool) {
 	if !ok {
 		return nil, nil, false
 	}
-	nodes, ok := need(l, l.Nodes)
+	nodes, ok := needNodes(l)
 	if ok && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Inventory.Architecture != "" }) {
 		l.skip("no node has told its hardware")
 		return nil, nil, false

@@ -54,14 +54,42 @@ func nodesUnknownToSlurm(l *look) {
 		return
 	}
 	for _, n := range ours {
-		if _, known := theirs[n.Name]; !known {
+		if _, known := theirs[n.Name]; known {
+			continue
+		}
+		if n.Connected {
 			l.warn(n.Name, "the broker knows it and Slurm does not", "node of its agent.yaml must be the NodeName; a node that was taken out of slurm.conf: stop its agent")
+		} else if l.canConnect(n.Name) {
+			l.warn(n.Name, "Slurm does not have it, and its certificate is good: it can connect", "kernelctl node revoke "+n.Name+", if it has left the cluster")
 		}
 	}
 }
 
-func agentsAway(l *look) {
+// canConnect reports whether the node has a certificate that is good now.
+func (l *look) canConnect(node string) bool {
+	if l.Certificates.Value == nil {
+		return false
+	}
+	return slices.ContainsFunc((*l.Certificates.Value)[node], func(c Certificate) bool { return l.Now.Before(c.Until) })
+}
+
+// left reports whether Slurm has no such node: the broker's record of a node stays when the node leaves the cluster.
+func (l *look) left(node string) bool {
+	if l.SlurmNodes.Value == nil {
+		return false
+	}
+	_, known := (*l.SlurmNodes.Value)[node]
+	return !known
+}
+
+// needNodes are the broker's nodes that are in the cluster.
+func needNodes(l *look) ([]Node, bool) {
 	nodes, ok := need(l, l.Nodes)
+	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return l.left(n.Name) }), ok
+}
+
+func agentsAway(l *look) {
+	nodes, ok := needNodes(l)
 	if !ok {
 		return
 	}
@@ -71,14 +99,19 @@ func agentsAway(l *look) {
 	}
 	for _, n := range nodes {
 		// A node that boots has no agent for a while, and one without power has none at all.
-		if !n.Connected && n.Phase != "booting" && !theirs[n.Name].PoweredDown() {
+		if n.Connected || n.Phase == "booting" || theirs[n.Name].PoweredDown() {
+			continue
+		}
+		if slices.Contains(l.Revoked, n.Name) {
+			l.warn(n.Name, "its certificate was revoked: jobs with a profile fail there", "take it out of slurm.conf; or kernelctl node token "+n.Name+", and the token to /etc/kernel-broker/token of the node")
+		} else {
 			l.wrong(n.Name, "its agent is not connected: jobs with a profile fail there", "systemctl status kernel-broker-agent on the node; can it reach the broker's port?")
 		}
 	}
 }
 
 func failedNodes(l *look) {
-	nodes, ok := need(l, l.Nodes)
+	nodes, ok := needNodes(l)
 	if !ok {
 		return
 	}

@@ -45,6 +45,7 @@ type Site struct {
 	Port         Fact[Port]
 	Authorities  Fact[[]Certificate]
 	Certificates Fact[map[string][]Certificate] // good ones of each enrolled node
+	Revoked      []string                       // nodes that have had no certificate since they were revoked
 	Artifacts    Fact[Room]
 	Database     Fact[Room]
 	Disks        Fact[[]Disk]

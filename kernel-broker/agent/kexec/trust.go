@@ -74,7 +74,7 @@ func (v *Verifier) verify(ctx context.Context, k kb.Kernel, envelope []byte) (*s
 	if v == nil {
 		return nil, nil
 	}
-	list, err := readList(v.List)
+	list, err := signing.ReadTrust(v.List, ownOnly(v.List))
 	if err != nil {
 		return nil, err
 	}
@@ -149,14 +149,6 @@ func digestOf(ctx context.Context, path string) (string, error) {
 		return "", fmt.Errorf("file %q: %w", path, err)
 	}
 	return digest.Text(sum), nil
-}
-
-func readList(path string) (signing.Trust, error) {
-	text, err := safeopen.Read(path, signing.MaxTrust, ownOnly(path))
-	if err != nil {
-		return signing.Trust{}, fmt.Errorf("trust list: %w", err)
-	}
-	return signing.ParseTrust(path, text)
 }
 
 // ownOnly rejects a file that users other than root and the current user can write.

@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -276,6 +278,15 @@ type keyFile struct {
 	NotBefore time.Time `yaml:"not_before"`
 	NotAfter  time.Time `yaml:"not_after"`
 	Profiles  []string  `yaml:"profiles"`
+}
+
+// ReadTrust reads the file of a trust list; allowed, if any, may refuse the file.
+func ReadTrust(name string, allowed func(os.FileInfo) error) (Trust, error) {
+	text, err := safeopen.Read(name, MaxTrust, allowed)
+	if err != nil {
+		return Trust{}, fmt.Errorf("trust list: %w", err)
+	}
+	return ParseTrust(name, text)
 }
 
 // ParseTrust reads a trust list; name is for errors. Whatever is not understood

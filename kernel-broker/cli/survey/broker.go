@@ -177,6 +177,7 @@ func (s *surveyor) broker(ctx context.Context) {
 	})
 	trusted, err := ask(ctx, conn, api.NewTrustServiceClient, api.TrustServiceClient.ListCertificates, &api.ListCertificatesRequest{})
 	s.site.Certificates = fact(trusted, err, certificatesOf)
+	s.site.Revoked = revokedOf(trusted)
 	authority, err := ask(ctx, conn, api.NewTrustServiceClient, api.TrustServiceClient.GetAuthority, &api.GetAuthorityRequest{})
 	s.site.Authorities = fact(authority, err, authoritiesOf)
 	s.ignored(ctx)
@@ -226,17 +227,30 @@ func profilesOf(r *api.ListProfilesResponse) []kb.Profile {
 func certificatesOf(r *api.ListCertificatesResponse) map[string][]doctor.Certificate {
 	nodes := map[string][]doctor.Certificate{}
 	for _, n := range r.GetNodes() {
-		var good []doctor.Certificate
-		for _, c := range n.GetCertificates() {
-			if !c.GetRevoked() {
-				good = append(good, doctor.Certificate{From: c.GetNotBefore().AsTime(), Until: c.GetNotAfter().AsTime()})
-			}
-		}
-		if len(good) > 0 || n.GetRevokedAt() == nil && n.GetTokenExpires() == nil {
+		if good := goodOf(n); len(good) > 0 || n.GetRevokedAt() == nil && n.GetTokenExpires() == nil {
 			nodes[n.GetNode()] = good
 		}
 	}
 	return nodes
+}
+
+// revokedOf are the nodes that were revoked and have got neither a certificate nor a token since.
+func revokedOf(r *api.ListCertificatesResponse) (nodes []string) {
+	for _, n := range r.GetNodes() {
+		if n.GetRevokedAt() != nil && n.GetTokenExpires() == nil && len(goodOf(n)) == 0 {
+			nodes = append(nodes, n.GetNode())
+		}
+	}
+	return nodes
+}
+
+func goodOf(n *api.NodeTrust) (good []doctor.Certificate) {
+	for _, c := range n.GetCertificates() {
+		if !c.GetRevoked() {
+			good = append(good, doctor.Certificate{From: c.GetNotBefore().AsTime(), Until: c.GetNotAfter().AsTime()})
+		}
+	}
+	return good
 }
 
 func authoritiesOf(r *api.GetAuthorityResponse) []doctor.Certificate {

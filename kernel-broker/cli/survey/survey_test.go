@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,13 +174,19 @@ func TestHealthOf(t *testing.T) {
 
 func TestCertificatesOf(t *testing.T) {
 	now := timestamppb.Now()
-	got := certificatesOf(&api.ListCertificatesResponse{Nodes: []*api.NodeTrust{
+	answer := &api.ListCertificatesResponse{Nodes: []*api.NodeTrust{
 		{Node: "good", Certificates: []*api.Certificate{{Revoked: true}, {NotBefore: now, NotAfter: now}}},
 		{Node: "ended"}, {Node: "revoked", RevokedAt: now, Certificates: []*api.Certificate{{Revoked: true}}}, {Node: "invited", TokenExpires: now},
-	}})
+		{Node: "invited again", RevokedAt: now, TokenExpires: now},
+		{Node: "admitted again", RevokedAt: now, Certificates: []*api.Certificate{{Revoked: true}, {NotBefore: now, NotAfter: now}}},
+	}}
+	got := certificatesOf(answer)
 	_, ended := got["ended"]
-	if len(got) != 2 || len(got["good"]) != 1 || !ended {
+	if len(got) != 3 || len(got["good"]) != 1 || len(got["admitted again"]) != 1 || !ended {
 		t.Errorf("%+v", got)
+	}
+	if revoked := revokedOf(answer); !slices.Equal(revoked, []string{"revoked"}) {
+		t.Errorf("revoked: %q", revoked)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
 
 var version = "devel"
@@ -85,6 +86,24 @@ usage or a bad configuration.`,
 	cmd.Flags().BoolVar(&check, "check", false, "check the configuration and exit")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(statusCommand(&path), waitCommand(&path), hardwareCommand())
+	cmd.AddCommand(statusCommand(&path), waitCommand(&path), hardwareCommand(), checkTrustCommand())
 	return cmd
+}
+
+func checkTrustCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "check-trust FILE", Short: "Check a trust list and exit",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if _, err := signing.ReadTrust(args[0], nil); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+	}
 }

@@ -42,6 +42,7 @@ func TestUsage(t *testing.T) {
 	n := newFakeNode(t, "127.0.0.1:1")
 	good := n.configFile()
 	n.file("bad.yaml", "broker: b:1\nsokcet: /x\n")
+	n.file("list.yaml", "cluster: alpha\nkyes: []\n")
 	for _, c := range []struct {
 		args  []string
 		usage bool
@@ -51,6 +52,9 @@ func TestUsage(t *testing.T) {
 		{[]string{"--version"}, false, version},
 		{[]string{"--check", "--config", good}, false, ""},
 		{[]string{"--check", "--config", n.path("bad.yaml")}, true, "line 2"},
+		{[]string{"check-trust", "../../auth/signing/trust.sample.yaml"}, false, ""},
+		{[]string{"check-trust", n.path("list.yaml")}, true, `unknown key "kyes"`},
+		{[]string{"check-trust"}, true, "accepts 1 arg"},
 		{[]string{"--config", "/nonexistent"}, true, "no such file"},
 		{[]string{"--wrong"}, true, "unknown flag"},
 		{[]string{"stauts"}, true, "stauts"},

@@ -3,13 +3,11 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 // newSignatureCheck judges signatures when a kernel is registered, so that a mistake is
@@ -19,12 +17,12 @@ func newSignatureCheck(c config, log *slog.Logger) (func(kb.Kernel, []byte) erro
 	if c.TrustList == "" {
 		return sameKernel, nil
 	}
-	if _, err := readTrust(c.TrustList); err != nil {
+	if _, err := signing.ReadTrust(c.TrustList, nil); err != nil {
 		return nil, err
 	}
 	log.Info("kernels must be signed to be registered", "trust_list", c.TrustList)
 	return func(k kb.Kernel, envelope []byte) error {
-		trust, err := readTrust(c.TrustList)
+		trust, err := signing.ReadTrust(c.TrustList, nil)
 		if err != nil {
 			return err
 		}
@@ -43,12 +41,4 @@ func sameKernel(k kb.Kernel, envelope []byte) error {
 		return err
 	}
 	return m.Describes(k)
-}
-
-func readTrust(path string) (signing.Trust, error) {
-	text, err := safeopen.Read(path, signing.MaxTrust, nil)
-	if err != nil {
-		return signing.Trust{}, fmt.Errorf("trust list: %w", err)
-	}
-	return signing.ParseTrust(path, text)
 }
