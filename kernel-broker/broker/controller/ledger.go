@@ -34,6 +34,17 @@ var ledgerKind = kind[kb.LedgerRow]{
 type ledger struct {
 	rows  map[string]*kb.LedgerRow
 	rules []kb.HardwareRule
+	// damaged are the records of rows that cannot be read, with the error.
+	damaged map[string]error
+}
+
+// health is the ledger in a line.
+func (l ledger) health() string {
+	text := fmt.Sprintf("%d rows", len(l.rows))
+	if len(l.damaged) > 0 {
+		text += ", left out since they cannot be read: " + strings.Join(slices.Sorted(maps.Keys(l.damaged)), ", ")
+	}
+	return text
 }
 
 // hardwareRules is the record of the rules.
@@ -51,10 +62,13 @@ type ledgerChange struct {
 	made []kb.HardwareRule
 }
 
-// loadLedger reads the ledger, and the revisions of its records.
+// loadLedger reads the ledger, and the revisions of its records. A damaged row is left out: only figures depend on it,
+// and the next boot of its kind replaces it. Without damaged rules, nodes would do what they forbid.
 func loadLedger(ctx context.Context, s store.Store, revisions map[string]int64) (ledger, error) {
-	l := ledger{rows: map[string]*kb.LedgerRow{}}
-	err := ledgerKind.each(ctx, s, func(row *kb.LedgerRow, revision int64) {
+	l := ledger{rows: map[string]*kb.LedgerRow{}, damaged: map[string]error{}}
+	rows := ledgerKind
+	rows.damaged = func(rec store.Record, err error) { l.damaged[rec.Key], revisions[rec.Key] = err, rec.Revision }
+	err := rows.each(ctx, s, func(row *kb.LedgerRow, revision int64) {
 		l.rows[row.ID()], revisions[ledgerKey(row.ID())] = row, revision
 	})
 	if err != nil {
@@ -161,6 +175,9 @@ func (c ledgerChange) writes(revisions map[string]int64) ([]store.Write, error) 
 func (r *records) keepLedger(c ledgerChange) {
 	rows := maps.Clone(r.ledger.rows)
 	maps.Copy(rows, c.rows)
+	for id := range c.rows {
+		delete(r.ledger.damaged, ledgerKey(id))
+	}
 	for _, id := range c.gone {
 		delete(rows, id)
 		delete(r.revisions, ledgerKey(id))
@@ -183,6 +200,13 @@ func (c *Controller) Hardware() ([]*kb.LedgerRow, []kb.HardwareRule) {
 			cmp.Compare(a.Kernel.Version, b.Kernel.Version), cmp.Compare(slices.Index(order, a.Way), slices.Index(order, b.Way)))
 	})
 	return rows, rules
+}
+
+// LedgerHealth says which rows of the ledger cannot be read.
+func (c *Controller) LedgerHealth(context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.records.ledger.health(), nil
 }
 
 // SetHardwareRule adds a rule, or replaces the one with its name.

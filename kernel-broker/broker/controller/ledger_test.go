@@ -10,6 +10,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
@@ -109,6 +110,63 @@ func TestLedgerIsBounded(t *testing.T) {
 	for _, row := range again.ledger.rows {
 		if row.Last.Before(begin.Add(10 * time.Second)) {
 			t.Errorf("an old row is left: %+v", row)
+		}
+	}
+}
+
+// A damaged row is left out, and the next boot of its kind replaces it: nothing but figures depends on it.
+func TestDamagedRowStopsNothing(t *testing.T) {
+	for name, damage := range map[string]string{"cut off": `{"hardware":{"board":"De`, "a type": `{"tries":"many"}`, "another's": `{"tries":1}`, "nothing": "", "packed": "\x1f\x8bx"} {
+		r := records{store: memstore.New()}
+		if err := r.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		try, other := tryOn("n1", true), tryOn("n1", true)
+		other.Way = kb.WaySwitch
+		if err := r.commitAll(t.Context(), r.ledger.fold([]kb.Try{try, other}, nil, 0, try.At), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		key := ledgerKey(try.Row().ID())
+		if _, err := r.store.Commit(t.Context(), store.Write{Key: key, Value: []byte(damage), Expect: store.AnyRevision}); err != nil {
+			t.Fatal(err)
+		}
+		again := records{store: r.store}
+		if err := again.load(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(again.ledger.rows) != 1 || len(again.ledger.damaged) != 1 || !strings.Contains(again.ledger.health(), key) {
+			t.Errorf("%s: %s", name, again.ledger.health())
+		}
+		if err := again.commitAll(t.Context(), again.ledger.fold([]kb.Try{try}, nil, 0, try.At), nil, nil); err != nil {
+			t.Errorf("%s: the next boot: %v", name, err)
+		}
+		if len(again.ledger.rows) != 2 || len(again.ledger.damaged) != 0 {
+			t.Errorf("%s, after the next boot: %s", name, again.ledger.health())
+		}
+	}
+}
+
+// The host's clock was set back between two brokers: what is tried from then on is not what was tried longest ago.
+func TestLedgerAfterAClockThatWasSetBack(t *testing.T) {
+	r := records{store: memstore.New()}
+	if err := r.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	future := tryOn("n1", false)
+	future.At = now.Add(365 * 24 * time.Hour)
+	if err := r.commitAll(t.Context(), r.ledger.fold([]kb.Try{future}, nil, 0, now), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	again := records{store: r.store}
+	if err := again.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again.rebase(now, plan.Defaults())
+	for _, row := range again.ledger.rows {
+		if !row.First.Equal(now) || !row.Last.Equal(now) || !row.LastFailure.At.Equal(now) {
+			t.Errorf("row %+v, newest failure %v", row, row.LastFailure.At)
 		}
 	}
 }
