@@ -14,6 +14,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 const (
@@ -259,10 +260,19 @@ func (c *Controller) changeRules(ctx context.Context, change func([]kb.HardwareR
 	return nil
 }
 
-// forbiddenOn refuses a job whose nodes a rule keeps from its kernel: only kexec could boot it.
+// mostExcluded bounds the list of nodes to exclude: a comment of Slurm's is read up to 1,100 characters.
+const mostExcluded = 512
+
+// forbiddenOn refuses a job whose nodes a rule keeps from its kernel: only kexec could boot it. The nodes to exclude are
+// all of the cluster's, or the job would be placed on others of them.
 func (c *Controller) forbiddenOn(job kb.SlurmJob, kernel kb.Ref) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	rule := func(n *kb.Node) int {
+		return slices.IndexFunc(c.records.ledger.rules, func(r kb.HardwareRule) bool {
+			return r.Kexec == kb.KexecNever && r.Matches(n.Name, n.Hardware, kernel)
+		})
+	}
 	var names []string
 	why := ""
 	for _, name := range job.Nodes {
@@ -270,20 +280,26 @@ func (c *Controller) forbiddenOn(job kb.SlurmJob, kernel kb.Ref) error {
 		if n == nil || n.Runs(kernel) {
 			continue
 		}
-		for _, r := range c.records.ledger.rules {
-			if r.Kexec == kb.KexecNever && r.Matches(name, n.Hardware, kernel) {
-				names, why = append(names, name), fmt.Sprintf("%s (%s)", n.Hardware, r.Why())
-				break
-			}
+		if i := rule(n); i >= 0 {
+			names, why = append(names, name), fmt.Sprintf("%s (%s)", n.Hardware, c.records.ledger.rules[i].Why())
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
+	var excluded []string
+	for name, n := range c.records.nodes {
+		if rule(n) >= 0 {
+			excluded = append(excluded, name)
+		}
+	}
 	list := strings.Join(names[:min(len(names), mostOut)], ",")
 	if more := len(names) - mostOut; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("kernel %s cannot run on %s: no kexec on %s; exclude such nodes (scontrol update JobId=%s ExcNodeList=%s) and release the job: %w",
-		kernel, list, why, job.Reference, strings.Join(names[:min(len(names), mostOut)], ","), kb.ErrFailedPrecondition)
+	advice := fmt.Sprintf("such nodes (scontrol update JobId=%s ExcNodeList=%s)", job.Reference, hostlist.Compress(excluded))
+	if len(advice) > mostExcluded {
+		advice = fmt.Sprintf("the %d nodes that rules are for (kernelctl hardware rule list) by a feature or partition", len(excluded))
+	}
+	return fmt.Errorf("kernel %s cannot run on %s: no kexec on %s; exclude %s and release the job: %w", kernel, list, why, advice, kb.ErrFailedPrecondition)
 }

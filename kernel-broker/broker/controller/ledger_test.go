@@ -171,6 +171,38 @@ func TestLedgerAfterAClockThatWasSetBack(t *testing.T) {
 	}
 }
 
+// The command that a held job's user reads excludes every node that the rule is for: with some of them only, the job
+// would be placed on the others, and the next command would replace the first one's list.
+func TestForbiddenJobExcludesAllSuchNodes(t *testing.T) {
+	for nodes, want := range map[int]string{1: "ExcNodeList=n001)", 20: "ExcNodeList=n[001-020])", 3000: "ExcNodeList=n[001-999,1000-3000])"} {
+		f, _ := bare(t)
+		for i := range nodes {
+			name := fmt.Sprintf("n%03d", i+1)
+			f.c.records.nodes[name] = &kb.Node{Name: name, Hardware: kb.Hardware{Board: "Dell"}}
+		}
+		f.c.records.nodes["other1"] = &kb.Node{Name: "other1", Hardware: kb.Hardware{Board: "HPE"}}
+		f.c.records.ledger.rules = []kb.HardwareRule{{Name: "hangs", Board: "Dell", Kexec: kb.KexecNever, By: kb.WayReboot}}
+		err := f.c.forbiddenOn(kb.SlurmJob{Reference: "7", Nodes: []string{"n001", "other1"}}, kb.Ref{Profile: "mitgcm", Version: 3})
+		if !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "cannot run on n001:") {
+			t.Errorf("%d nodes: %v", nodes, err)
+		}
+		if err := f.c.forbiddenOn(kb.SlurmJob{Nodes: []string{"other1"}}, kb.Ref{Profile: "mitgcm", Version: 3}); err != nil {
+			t.Errorf("another board: %v", err)
+		}
+	}
+	// What no comment has room for is not named by halves.
+	f, _ := bare(t)
+	for i := range 400 {
+		name := fmt.Sprintf("rack%d-gpu", i)
+		f.c.records.nodes[name] = &kb.Node{Name: name, Hardware: kb.Hardware{Board: "Dell"}}
+	}
+	f.c.records.ledger.rules = []kb.HardwareRule{{Name: "hangs", Board: "Dell", Kexec: kb.KexecNever, By: kb.WayReboot}}
+	err := f.c.forbiddenOn(kb.SlurmJob{Reference: "7", Nodes: []string{"rack1-gpu"}}, kb.Ref{Profile: "mitgcm", Version: 3})
+	if err == nil || len(err.Error()) > 1000 || strings.Contains(err.Error(), "ExcNodeList=") || !strings.Contains(err.Error(), "400 nodes") {
+		t.Errorf("400 nodes without numbers: %v", err)
+	}
+}
+
 // A rule for one return is gone with it, in one commit with the node.
 func TestUsedRuleIsGone(t *testing.T) {
 	l := ledger{rules: []kb.HardwareRule{{Name: "a"}, {Name: "b"}}}
