@@ -9,13 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,6 +22,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
 
 // Options of a qualification.
@@ -32,9 +31,8 @@ type Options struct {
 	Rounds       int
 	// RoundLimit bounds one round.
 	RoundLimit time.Duration
-	// Scontrol is its path; the other commands of Slurm are beside it. Environ is theirs.
-	Scontrol string
-	Environ  []string
+	// Scontrol is its path; the other commands of Slurm are beside it. SlurmConf is theirs; empty: Slurm's default.
+	Scontrol, SlurmConf string
 	// Job asks the broker for a job.
 	Job func(ctx context.Context, id uint32) (*api.Job, error)
 	// Done is called after each round.
@@ -284,20 +282,8 @@ func (q *qualifier) wait(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// slurm runs a command of Slurm's.
+// slurm runs a command of Slurm's. An interrupt ends none that restores.
 func (q *qualifier) slurm(ctx context.Context, program string, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandLimit)
-	defer cancel()
-	path := filepath.Join(filepath.Dir(q.Scontrol), program)
-	cmd := exec.CommandContext(ctx, path, arguments...) //nolint:gosec // G204: Slurm's commands beside the configured scontrol, no shell
-	// Another cluster of a federation may have nodes of the same names. A second interrupt ends no command that restores.
-	cmd.Env = append(slices.Clip(q.Environ), "SQUEUE_LOCAL=1", "SCONTROL_LOCAL=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var said strings.Builder
-	cmd.Stderr, cmd.WaitDelay = &said, time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", program, err, strings.Join(strings.Fields(said.String()+" "+string(out)), " "))
-	}
-	return string(out), nil
+	out, _, err := slurmexec.Runner{Conf: q.SlurmConf, Limit: commandLimit}.Run(ctx, filepath.Join(filepath.Dir(q.Scontrol), program), arguments...)
+	return out, err
 }
