@@ -3,6 +3,8 @@
 package kernelbroker
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -17,7 +19,7 @@ type Hardware struct {
 	Board string `json:"board,omitempty"`
 	// Firmware is its version.
 	Firmware string `json:"firmware,omitempty"`
-	// NIC is driver@vendor:device of the network adapters in use, joined by +.
+	// NIC is driver@vendor:device of the network adapters, joined by +.
 	NIC string `json:"nic,omitempty"`
 }
 
@@ -61,8 +63,23 @@ func PlainText(text string) string {
 			b.WriteString(c)
 		}
 	}
-	plain := strings.TrimLeft(b.String(), "-.")
-	return strings.TrimRight(plain[:min(len(plain), maxHardwareText/2)], "-")
+	return fitted(strings.Trim(strings.TrimLeft(b.String(), "-."), "-"), maxHardwareText/2)
+}
+
+// JoinAdapters is the NIC of a machine with these adapters.
+func JoinAdapters(names []string) string {
+	names = slices.Sorted(slices.Values(names))
+	return fitted(strings.Join(slices.Compact(names), "+"), maxHardwareText)
+}
+
+// fitted cuts a text that is too long, and ends it in a digest: those that differ behind the cut stay different.
+func fitted(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	end := "~" + hex.EncodeToString(sum[:4])
+	return text[:most-len(end)] + end
 }
 
 // Way is how a node gets from one kernel to another.

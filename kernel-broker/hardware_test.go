@@ -19,11 +19,15 @@ func TestPlainText(t *testing.T) {
 		"../..":                     "",
 		"Caf\u00e9":                 "Caf",
 		"":                          "",
-		strings.Repeat("a", 500):    strings.Repeat("a", 64),
+		strings.Repeat("a", 64):     strings.Repeat("a", 64),
+		strings.Repeat("a", 500):    strings.Repeat("a", 55) + "~69206a47",
 	} {
 		if got := PlainText(text); got != want || (Hardware{Board: got}).Validate() != nil {
 			t.Errorf("PlainText(%q) = %q", text, got)
 		}
+	}
+	if long := strings.Repeat("a", 500); PlainText(long+"1") == PlainText(long+"2") {
+		t.Error("two boards have one name")
 	}
 	if err := (Hardware{NIC: "a b"}).Validate(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a blank: %v", err)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,7 +49,7 @@ func (a *app) doctor(ctx context.Context, o survey.Options, ignored doctor.Ignor
 	if err := ignored.Validate(); err != nil {
 		return usageError{err}
 	}
-	o.Version, o.Config, o.Fetch, o.Environ = a.Version, a.config, a.fetch, os.Environ()
+	o.Version, o.Config, o.Fetch = a.Version, a.config, a.fetch
 	o.Dial = func(settings *client.Config) (*grpc.ClientConn, string, error) {
 		dial := a.dial
 		if settings != nil && a.conn == nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -55,10 +54,7 @@ func (a *app) nodeQualify(ctx context.Context, o qualify.Options) error {
 		}
 	}
 	a.say("%s boots %s and back, %d times; it is reserved meanwhile", o.Node, o.Kernel, o.Rounds)
-	o.Scontrol, o.Environ = settings.Scontrol, os.Environ()
-	if settings.SlurmConf != "" {
-		o.Environ = append(o.Environ, "SLURM_CONF="+settings.SlurmConf)
-	}
+	o.Scontrol, o.SlurmConf = settings.Scontrol, settings.SlurmConf
 	o.Job = func(ctx context.Context, id uint32) (*api.Job, error) {
 		return a.job(ctx, &api.GetJobRequest{JobId: id})
 	}

@@ -3,20 +3,18 @@
 package hook
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	nodes "github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
 
 // scontrolLimit bounds one call of slurmctld, which may be waiting for locks that our caller holds.
@@ -35,30 +33,8 @@ func (s scontrol) run(ctx context.Context, arguments ...string) (string, error) 
 }
 
 func (s scontrol) program(ctx context.Context, path string, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, arguments...) //nolint:gosec // G204: the configured program or squeue beside it, no shell; jobs are numbers
-	// Of this cluster, if it is in a federation.
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "SQUEUE_LOCAL=1", "SCONTROL_LOCAL=1"}
-	if s.conf != "" {
-		cmd.Env = append(cmd.Env, "SLURM_CONF="+s.conf)
-	}
-	var out, wrong bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &wrong
-	// A group of its own dies as one when time is up.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error {
-		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		if errors.Is(err, syscall.ESRCH) {
-			return nil
-		}
-		return err
-	}
-	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(path), strings.Join(arguments, " "), err, strings.TrimSpace(wrong.String()))
-	}
-	return out.String(), nil
+	out, _, err := slurmexec.Runner{Environ: []string{"PATH=/usr/bin:/bin"}, Conf: s.conf, Limit: s.limit}.Run(ctx, path, arguments...)
+	return out, err
 }
 
 // squeue returns the columns of a job in any state.

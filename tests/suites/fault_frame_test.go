@@ -45,7 +45,7 @@ until [ -e "$HOME/go-$SLURM_JOB_ID" ]; do sleep 0.1; done
 func startFaults(t *testing.T, change func(*lab.Options)) *faults {
 	t.Helper()
 	c := start(t, func(o *lab.Options) {
-		o.Broker = map[string]any{"switch": map[string]any{"agent_limit": "25s", "reset_grace": "2m", "stock_timeout": "60s"}}
+		o.Broker = map[string]any{"switch": map[string]any{"agent_limit": "25s", "reset_grace": "2m", "reboot_timeout": "2m", "stock_timeout": "60s"}}
 		o.Client = map[string]any{"broker_wait": "25s", "hold_after": 2}
 		o.Agent = map[string]any{"broker_grace": "10s"}
 		o.Slurm.ReturnToService = 1

@@ -13,7 +13,7 @@ import (
 // Nodes lose their power, or are silent, in mid-switch.
 func TestFaultPower(t *testing.T) {
 	f := startFaults(t, func(o *lab.Options) {
-		o.Broker = map[string]any{"switch": map[string]any{"load_limit": "60s", "agent_limit": "20s", "reset_grace": "20s"}}
+		o.Broker = map[string]any{"switch": map[string]any{"load_limit": "60s", "agent_limit": "20s", "reset_grace": "20s", "reboot_timeout": "20s"}}
 	})
 	f.profile("flaky", "mitgcm", nil, "boot_timeout: 60s")
 	f.profile("gone", "mitgcm", nil, "boot_timeout: 20s")

@@ -5,7 +5,6 @@ package inventory
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -39,17 +38,18 @@ func hardware(sys string) (kb.Hardware, error) {
 	return kb.Hardware{Board: kb.PlainText(board), Firmware: kb.PlainText(dmi("bios_version")), NIC: nics}, err
 }
 
-// mostAdapters are named; machines have a handful.
-const mostAdapters = 4
-
-// adapters names the network adapters in use by driver and device.
+// adapters names the network adapters by driver and device, with a link or without: an agent that starts early sees
+// links that are not up yet. Virtual functions are left out, since the site's settings make them, after the boot.
 func adapters(sys string) (string, error) {
-	devices, err := inUse(sys)
+	devices, err := filepath.Glob(filepath.Join(sys, "class/net/*/device"))
 	if err != nil {
 		return "", err
 	}
 	found := []string{}
 	for _, device := range devices {
+		if _, err := os.Lstat(filepath.Join(device, "physfn")); err == nil {
+			continue
+		}
 		name, err := Driver(device)
 		if err != nil {
 			return "", err
@@ -73,9 +73,7 @@ func adapters(sys string) (string, error) {
 			found = append(found, kb.PlainText(name))
 		}
 	}
-	slices.Sort(found)
-	found = slices.Compact(found)
-	return strings.Join(found[:min(len(found), mostAdapters)], "+"), nil
+	return kb.JoinAdapters(found), nil
 }
 
 // pciID is vendor:device of a PCI device; empty for others.

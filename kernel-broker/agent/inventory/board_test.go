@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,10 +50,17 @@ func TestHardwareOfTheMachine(t *testing.T) {
 			"devices/pci0/second/device":  "0x1572\n",
 			"class/net/lo/carrier":        "1\n",
 			"class/net/eth9/carrier":      "0\n",
-			"class/net/eth9/device":       "->devices/pci0/nic",
+			"class/net/eth9/device":       "->devices/pci0/down",
+			"devices/pci0/down/vendor":    "0x14e4\n",
+			"devices/pci0/down/device":    "0x165f\n",
+			"devices/pci0/down/driver":    "->bus/drivers/tg3",
+			"bus/drivers/tg3/bind":        "",
+			"class/net/vf0/carrier":       "1\n",
+			"class/net/vf0/device":        "->devices/pci0/vf",
+			"devices/pci0/vf/physfn":      "->devices/pci0/nic",
 			"devices/pci0/second/ignored": "",
 		}, adapter("eth0", "devices/pci0/nic", "mlx4_core"), adapter("eth1", "devices/pci0/second", "i40e")},
-			kb.Hardware{Board: "Dell-Inc.-PowerEdge-R640-0CRT1G", Firmware: "2.10.2", NIC: "i40e@8086:1572+mlx4_core@15b3:1003"}},
+			kb.Hardware{Board: "Dell-Inc.-PowerEdge-R640-0CRT1G", Firmware: "2.10.2", NIC: "i40e@8086:1572+mlx4_core@15b3:1003+tg3@14e4:165f"}},
 		"a virtual machine": {[]map[string]string{{
 			"class/dmi/id/sys_vendor": "QEMU\n", "class/dmi/id/product_name": "Standard PC (Q35 + ICH9, 2009)\n",
 			"devices/pci0/card/vendor": "0x1af4\n", "devices/pci0/card/device": "0x1000\n", "devices/pci0/card/virtio0/vendor": "0x1af4\n",
@@ -71,5 +79,28 @@ func TestHardwareOfTheMachine(t *testing.T) {
 		if err != nil || got != c.want || got.Validate() != nil {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
+	}
+}
+
+// However many adapters a node has, its hardware is one that the broker takes, and another's is another.
+func TestHardwareOfManyAdapters(t *testing.T) {
+	nics := map[string]bool{}
+	for _, last := range []string{"1003", "1005"} {
+		files := map[string]string{}
+		for i := range 12 {
+			at := fmt.Sprintf("devices/pci0/nic%d", i)
+			files[fmt.Sprintf("class/net/eth%d/device", i)] = "->" + at
+			files[at+"/vendor"], files[at+"/device"] = "0x15b3\n", fmt.Sprintf("0x20%02x\n", i)
+			files[at+"/driver"], files["bus/drivers/a_driver_with_a_long_name/bind"] = "->bus/drivers/a_driver_with_a_long_name", ""
+		}
+		files["devices/pci0/nic11/device"] = "0x" + last + "\n"
+		got, err := hardware(sysfs(t, files))
+		if err != nil || got.Validate() != nil {
+			t.Errorf("%+v, %v, %v", got, err, got.Validate())
+		}
+		nics[got.NIC] = true
+	}
+	if len(nics) != 2 {
+		t.Errorf("two machines have one row: %v", nics)
 	}
 }

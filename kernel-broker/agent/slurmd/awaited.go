@@ -4,14 +4,13 @@ package slurmd
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	nodes "github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
 
 const askTimeout = 10 * time.Second
@@ -20,15 +19,8 @@ const askTimeout = 10 * time.Second
 // left, or for the product's own return. Boots for a present job are that job's, and an administrator's reboot must
 // really happen.
 func Awaited(ctx context.Context, scontrol, node string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, scontrol, "--oneliner", "show", "node", node) //nolint:gosec // G204: the configured program, no shell; a node name is checked
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", scontrol, err)
-	}
-	return awaited(string(out)), nil
+	out, _, err := slurmexec.Runner{Limit: askTimeout}.Run(ctx, scontrol, "--oneliner", "show", "node", node)
+	return err == nil && awaited(out), err
 }
 
 func awaited(out string) bool {

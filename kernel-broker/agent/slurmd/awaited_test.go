@@ -23,7 +23,7 @@ func TestAwaited(t *testing.T) {
 		"DOWN+DRAIN Reason=kprof: mitgcm@1 for job 7 : reboot timed out":            false,
 		"DOWN+COMPLETING+REBOOT_ISSUED Reason=kprof: x":                             false,
 	} {
-		script := "#!/bin/sh\n[ \"$*\" = '--oneliner show node n1' ] || exit 9\n" +
+		script := "#!/bin/sh\n[ \"$SCONTROL_LOCAL $*\" = '1 --oneliner show node n1' ] || exit 9\n" +
 			"echo 'NodeName=n1 Arch=x86_64 State=" + state + " ThreadsPerCore=1 Reason=State=IDLE'\n"
 		scontrol := filepath.Join(t.TempDir(), "scontrol")
 		if err := os.WriteFile(scontrol, []byte(script), 0o755); err != nil {

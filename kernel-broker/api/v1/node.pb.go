@@ -669,7 +669,7 @@ type Hardware struct {
 	Board string `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
 	// The firmware's version.
 	Firmware string `protobuf:"bytes,2,opt,name=firmware,proto3" json:"firmware,omitempty"`
-	// driver@vendor:device of the network adapters in use, joined by +.
+	// driver@vendor:device of the network adapters, joined by +.
 	Nic           string `protobuf:"bytes,3,opt,name=nic,proto3" json:"nic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -61,6 +61,12 @@ func (r *records) rebase(now time.Time, limits plan.Config) {
 	for _, run := range r.runs.open {
 		rebaseRun(run, past)
 	}
+	for _, row := range r.ledger.rows {
+		past(&row.First, &row.Last)
+		if row.LastFailure != nil {
+			past(&row.LastFailure.At)
+		}
+	}
 }
 
 func rebaseRun(run *kb.Run, past func(...*time.Time)) {

@@ -132,8 +132,14 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // loadLocked reads the records from the store.
 func (c *Controller) loadLocked(ctx context.Context) error {
+	before := c.records.ledger.damaged
 	if err := c.records.load(ctx); err != nil {
 		return err
+	}
+	for key, err := range c.records.ledger.damaged {
+		if before[key] == nil {
+			c.log.Error("a row of the hardware ledger is damaged and left out", "record", key, "error", err)
+		}
 	}
 	c.records.rebase(c.clock.Now(), c.o.Plan)
 	return nil

@@ -18,6 +18,8 @@ type kind[T any] struct {
 	entry  func(*T) entry
 	over   func(*T) bool
 	index  func(*records) *index
+	// damaged takes in a record that cannot be read; nil: such a record is an error.
+	damaged func(rec store.Record, err error)
 }
 
 var (
@@ -79,11 +81,14 @@ func (k kind[T]) each(ctx context.Context, s store.Store, do func(value *T, revi
 			return fmt.Errorf("records of %s: %w: %w", k.name(), kb.ErrUnavailable, err)
 		}
 		for _, rec := range list {
-			value, err := k.decode(rec)
-			if err != nil {
+			switch value, err := k.decode(rec); {
+			case err == nil:
+				do(value, rec.Revision)
+			case k.damaged == nil:
 				return err
+			default:
+				k.damaged(rec, err)
 			}
-			do(value, rec.Revision)
 		}
 		if len(list) < listPage {
 			return nil

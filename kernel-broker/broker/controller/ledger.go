@@ -14,6 +14,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 const (
@@ -34,6 +35,17 @@ var ledgerKind = kind[kb.LedgerRow]{
 type ledger struct {
 	rows  map[string]*kb.LedgerRow
 	rules []kb.HardwareRule
+	// damaged are the records of rows that cannot be read, with the error.
+	damaged map[string]error
+}
+
+// health is the ledger in a line.
+func (l ledger) health() string {
+	text := fmt.Sprintf("%d rows", len(l.rows))
+	if len(l.damaged) > 0 {
+		text += ", left out since they cannot be read: " + strings.Join(slices.Sorted(maps.Keys(l.damaged)), ", ")
+	}
+	return text
 }
 
 // hardwareRules is the record of the rules.
@@ -51,10 +63,13 @@ type ledgerChange struct {
 	made []kb.HardwareRule
 }
 
-// loadLedger reads the ledger, and the revisions of its records.
+// loadLedger reads the ledger, and the revisions of its records. A damaged row is left out: only figures depend on it,
+// and the next boot of its kind replaces it. Without damaged rules, nodes would do what they forbid.
 func loadLedger(ctx context.Context, s store.Store, revisions map[string]int64) (ledger, error) {
-	l := ledger{rows: map[string]*kb.LedgerRow{}}
-	err := ledgerKind.each(ctx, s, func(row *kb.LedgerRow, revision int64) {
+	l := ledger{rows: map[string]*kb.LedgerRow{}, damaged: map[string]error{}}
+	rows := ledgerKind
+	rows.damaged = func(rec store.Record, err error) { l.damaged[rec.Key], revisions[rec.Key] = err, rec.Revision }
+	err := rows.each(ctx, s, func(row *kb.LedgerRow, revision int64) {
 		l.rows[row.ID()], revisions[ledgerKey(row.ID())] = row, revision
 	})
 	if err != nil {
@@ -161,6 +176,9 @@ func (c ledgerChange) writes(revisions map[string]int64) ([]store.Write, error) 
 func (r *records) keepLedger(c ledgerChange) {
 	rows := maps.Clone(r.ledger.rows)
 	maps.Copy(rows, c.rows)
+	for id := range c.rows {
+		delete(r.ledger.damaged, ledgerKey(id))
+	}
 	for _, id := range c.gone {
 		delete(rows, id)
 		delete(r.revisions, ledgerKey(id))
@@ -183,6 +201,13 @@ func (c *Controller) Hardware() ([]*kb.LedgerRow, []kb.HardwareRule) {
 			cmp.Compare(a.Kernel.Version, b.Kernel.Version), cmp.Compare(slices.Index(order, a.Way), slices.Index(order, b.Way)))
 	})
 	return rows, rules
+}
+
+// LedgerHealth says which rows of the ledger cannot be read.
+func (c *Controller) LedgerHealth(context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.records.ledger.health(), nil
 }
 
 // SetHardwareRule adds a rule, or replaces the one with its name.
@@ -235,10 +260,19 @@ func (c *Controller) changeRules(ctx context.Context, change func([]kb.HardwareR
 	return nil
 }
 
-// forbiddenOn refuses a job whose nodes a rule keeps from its kernel: only kexec could boot it.
+// mostExcluded bounds the list of nodes to exclude: a comment of Slurm's is read up to 1,100 characters.
+const mostExcluded = 512
+
+// forbiddenOn refuses a job whose nodes a rule keeps from its kernel: only kexec could boot it. The nodes to exclude are
+// all of the cluster's, or the job would be placed on others of them.
 func (c *Controller) forbiddenOn(job kb.SlurmJob, kernel kb.Ref) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	rule := func(n *kb.Node) int {
+		return slices.IndexFunc(c.records.ledger.rules, func(r kb.HardwareRule) bool {
+			return r.Kexec == kb.KexecNever && r.Matches(n.Name, n.Hardware, kernel)
+		})
+	}
 	var names []string
 	why := ""
 	for _, name := range job.Nodes {
@@ -246,20 +280,26 @@ func (c *Controller) forbiddenOn(job kb.SlurmJob, kernel kb.Ref) error {
 		if n == nil || n.Runs(kernel) {
 			continue
 		}
-		for _, r := range c.records.ledger.rules {
-			if r.Kexec == kb.KexecNever && r.Matches(name, n.Hardware, kernel) {
-				names, why = append(names, name), fmt.Sprintf("%s (%s)", n.Hardware, r.Why())
-				break
-			}
+		if i := rule(n); i >= 0 {
+			names, why = append(names, name), fmt.Sprintf("%s (%s)", n.Hardware, c.records.ledger.rules[i].Why())
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
+	var excluded []string
+	for name, n := range c.records.nodes {
+		if rule(n) >= 0 {
+			excluded = append(excluded, name)
+		}
+	}
 	list := strings.Join(names[:min(len(names), mostOut)], ",")
 	if more := len(names) - mostOut; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("kernel %s cannot run on %s: no kexec on %s; exclude such nodes (scontrol update JobId=%s ExcNodeList=%s) and release the job: %w",
-		kernel, list, why, job.Reference, strings.Join(names[:min(len(names), mostOut)], ","), kb.ErrFailedPrecondition)
+	advice := fmt.Sprintf("such nodes (scontrol update JobId=%s ExcNodeList=%s)", job.Reference, hostlist.Compress(excluded))
+	if len(advice) > mostExcluded {
+		advice = fmt.Sprintf("the %d nodes that rules are for (kernelctl hardware rule list) by a feature or partition", len(excluded))
+	}
+	return fmt.Errorf("kernel %s cannot run on %s: no kexec on %s; exclude %s and release the job: %w", kernel, list, why, advice, kb.ErrFailedPrecondition)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
@@ -110,6 +111,95 @@ func TestLedgerIsBounded(t *testing.T) {
 		if row.Last.Before(begin.Add(10 * time.Second)) {
 			t.Errorf("an old row is left: %+v", row)
 		}
+	}
+}
+
+// A damaged row is left out, and the next boot of its kind replaces it: nothing but figures depends on it.
+func TestDamagedRowStopsNothing(t *testing.T) {
+	for name, damage := range map[string]string{"cut off": `{"hardware":{"board":"De`, "a type": `{"tries":"many"}`, "another's": `{"tries":1}`, "nothing": "", "packed": "\x1f\x8bx"} {
+		r := records{store: memstore.New()}
+		if err := r.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		try, other := tryOn("n1", true), tryOn("n1", true)
+		other.Way = kb.WaySwitch
+		if err := r.commitAll(t.Context(), r.ledger.fold([]kb.Try{try, other}, nil, 0, try.At), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		key := ledgerKey(try.Row().ID())
+		if _, err := r.store.Commit(t.Context(), store.Write{Key: key, Value: []byte(damage), Expect: store.AnyRevision}); err != nil {
+			t.Fatal(err)
+		}
+		again := records{store: r.store}
+		if err := again.load(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(again.ledger.rows) != 1 || len(again.ledger.damaged) != 1 || !strings.Contains(again.ledger.health(), key) {
+			t.Errorf("%s: %s", name, again.ledger.health())
+		}
+		if err := again.commitAll(t.Context(), again.ledger.fold([]kb.Try{try}, nil, 0, try.At), nil, nil); err != nil {
+			t.Errorf("%s: the next boot: %v", name, err)
+		}
+		if len(again.ledger.rows) != 2 || len(again.ledger.damaged) != 0 {
+			t.Errorf("%s, after the next boot: %s", name, again.ledger.health())
+		}
+	}
+}
+
+// The host's clock was set back between two brokers: what is tried from then on is not what was tried longest ago.
+func TestLedgerAfterAClockThatWasSetBack(t *testing.T) {
+	r := records{store: memstore.New()}
+	if err := r.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	future := tryOn("n1", false)
+	future.At = now.Add(365 * 24 * time.Hour)
+	if err := r.commitAll(t.Context(), r.ledger.fold([]kb.Try{future}, nil, 0, now), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	again := records{store: r.store}
+	if err := again.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again.rebase(now, plan.Defaults())
+	for _, row := range again.ledger.rows {
+		if !row.First.Equal(now) || !row.Last.Equal(now) || !row.LastFailure.At.Equal(now) {
+			t.Errorf("row %+v, newest failure %v", row, row.LastFailure.At)
+		}
+	}
+}
+
+// The command that a held job's user reads excludes every node that the rule is for: with some of them only, the job
+// would be placed on the others, and the next command would replace the first one's list.
+func TestForbiddenJobExcludesAllSuchNodes(t *testing.T) {
+	for nodes, want := range map[int]string{1: "ExcNodeList=n001)", 20: "ExcNodeList=n[001-020])", 3000: "ExcNodeList=n[001-999,1000-3000])"} {
+		f, _ := bare(t)
+		for i := range nodes {
+			name := fmt.Sprintf("n%03d", i+1)
+			f.c.records.nodes[name] = &kb.Node{Name: name, Hardware: kb.Hardware{Board: "Dell"}}
+		}
+		f.c.records.nodes["other1"] = &kb.Node{Name: "other1", Hardware: kb.Hardware{Board: "HPE"}}
+		f.c.records.ledger.rules = []kb.HardwareRule{{Name: "hangs", Board: "Dell", Kexec: kb.KexecNever, By: kb.WayReboot}}
+		err := f.c.forbiddenOn(kb.SlurmJob{Reference: "7", Nodes: []string{"n001", "other1"}}, kb.Ref{Profile: "mitgcm", Version: 3})
+		if !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "cannot run on n001:") {
+			t.Errorf("%d nodes: %v", nodes, err)
+		}
+		if err := f.c.forbiddenOn(kb.SlurmJob{Nodes: []string{"other1"}}, kb.Ref{Profile: "mitgcm", Version: 3}); err != nil {
+			t.Errorf("another board: %v", err)
+		}
+	}
+	// What no comment has room for is not named by halves.
+	f, _ := bare(t)
+	for i := range 400 {
+		name := fmt.Sprintf("rack%d-gpu", i)
+		f.c.records.nodes[name] = &kb.Node{Name: name, Hardware: kb.Hardware{Board: "Dell"}}
+	}
+	f.c.records.ledger.rules = []kb.HardwareRule{{Name: "hangs", Board: "Dell", Kexec: kb.KexecNever, By: kb.WayReboot}}
+	err := f.c.forbiddenOn(kb.SlurmJob{Reference: "7", Nodes: []string{"rack1-gpu"}}, kb.Ref{Profile: "mitgcm", Version: 3})
+	if err == nil || len(err.Error()) > 1000 || strings.Contains(err.Error(), "ExcNodeList=") || !strings.Contains(err.Error(), "400 nodes") {
+		t.Errorf("400 nodes without numbers: %v", err)
 	}
 }
 

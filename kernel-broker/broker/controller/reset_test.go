@@ -24,7 +24,7 @@ func hung(t *testing.T, grace time.Duration) (f *fixture, resets chan string) {
 	f.change("n1", func(n *kb.Node) { n.Pending.Progress, n.Pending.Since = kb.ProgressReset, time.Now().Add(-time.Second) })
 	resets = make(chan string, 100)
 	f.reset = func(node string) error { resets <- node; return nil }
-	f.tune = func(c *plan.Config) { c.ResetGrace = grace }
+	f.tune = func(c *plan.Config) { c.ResetGrace, c.RebootTimeout = grace, grace }
 	return f, resets
 }
 

@@ -141,7 +141,8 @@ func simProfiles() []kb.Profile {
 
 func simPlanConfig(canReset bool) plan.Config {
 	c := plan.Defaults()
-	c.SwitchLimit, c.LoadLimit, c.ResetGrace = 70*time.Second, 15*time.Second, 30*time.Second
+	c.SwitchLimit, c.LoadLimit = 70*time.Second, 15*time.Second
+	c.ResetGrace, c.RebootTimeout = 30*time.Second, 30*time.Second
 	c.AgentLimit, c.KeepLimit, c.StockTimeout = 15*time.Second, 10*time.Second, 20*time.Second
 	c.CanReset = canReset
 	return c

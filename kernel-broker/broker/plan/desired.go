@@ -169,13 +169,13 @@ func (d *decision) armAll() {
 // boot begins the boot to what is wanted, or drops one that no longer is.
 func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	if p := n.Pending; p != nil {
-		same := p.Kernel.Ref() == n.Desired || n.Desired.IsStock() && p.Kernel.Ref().IsStock()
-		if p.Progress != kb.ProgressLoading || same && !n.Runs(n.Desired) {
+		why := d.needless(n, p)
+		if p.Progress != kb.ProgressLoading || why == "" {
 			return
 		}
 		n.Pending = nil
 		n.Generation++
-		d.note(n, "dropped", fmt.Sprintf("%s is no longer wanted", p.Kernel.Ref()))
+		d.note(n, "dropped", fmt.Sprintf("%s %s", p.Kernel.Ref(), why))
 	}
 	if n.Failure != nil || n.Runs(n.Desired) || !agent.Connected || n.Boot.BootID == "" || n.Off == n.Boot.BootID {
 		return
@@ -198,6 +198,18 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	n.Issue(token, kernel)
 	n.Pending = &kb.Pending{Kernel: kernel, Token: token, PrevBootID: n.Boot.BootID,
 		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref}
+}
+
+// needless is why a boot is not wanted; empty if it is.
+func (d *decision) needless(n *kb.Node, p *kb.Pending) string {
+	same := p.Kernel.Ref() == n.Desired || n.Desired.IsStock() && p.Kernel.Ref().IsStock()
+	switch {
+	case !same || n.Runs(n.Desired):
+		return "is no longer wanted"
+	case d.forbidden(n, p.Kernel) != "" || d.returnRule(n, p.Kernel) != nil:
+		return "is ruled out"
+	}
+	return ""
 }
 
 func (d *decision) kernelFor(n *kb.Node, owner *kb.Allocation) (kb.Kernel, bool) {

@@ -22,17 +22,22 @@ func (d *decision) forbidden(n *kb.Node, kernel kb.Kernel) string {
 	return ""
 }
 
-// ruledOut begins a return without kexec where a rule says so. A rule for one return ends with that.
-func (d *decision) ruledOut(n *kb.Node, kernel kb.Kernel) bool {
+// returnRule is the rule by which a node returns without kexec; nil if there is none.
+func (d *decision) returnRule(n *kb.Node, kernel kb.Kernel) (found *kb.HardwareRule) {
 	if !kernel.Ref().IsStock() || d.owner(n) != nil {
-		return false
+		return nil
 	}
-	var found *kb.HardwareRule
 	for i, r := range d.in.Rules {
 		if r.Matches(n.Name, n.Hardware, n.Running.Ref) && (found == nil || r.Once) {
 			found = &d.in.Rules[i]
 		}
 	}
+	return found
+}
+
+// ruledOut begins a return without kexec where a rule says so. A rule for one return ends with that.
+func (d *decision) ruledOut(n *kb.Node, kernel kb.Kernel) bool {
+	found := d.returnRule(n, kernel)
 	if found == nil {
 		return false
 	}

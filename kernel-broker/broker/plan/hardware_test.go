@@ -145,6 +145,39 @@ func TestUpgradedAgentReportsHardware(t *testing.T) {
 	}
 }
 
+// A rule that is set while a node loads holds for that load: its kexec has not been acknowledged. One that is set after
+// that holds from the next boot on.
+func TestRuleDuringALoad(t *testing.T) {
+	never := kb.HardwareRule{Name: "never", Board: "Dell*", Kexec: kb.KexecNever, By: kb.WayReboot}
+	for _, progress := range []kb.Progress{kb.ProgressLoading, kb.ProgressLoaded, kb.ProgressBooting} {
+		begun := progress == kb.ProgressBooting
+		w := switching(t)
+		w.nodes["n1"].Hardware = board
+		w.report("n1", progress, "", "")
+		w.settle()
+		w.rules = []kb.HardwareRule{never}
+		out := w.decide()
+		if n := w.nodes["n1"]; (n.Pending != nil) != begun || (n.Failure == nil) != begun {
+			t.Errorf("%s, a switch: pending %+v, failure %+v", progress, n.Pending, n.Failure)
+		}
+		w.settle()
+		w = returns(t)
+		w.nodes["n1"].Hardware = board
+		w.report("n1", progress, "", "")
+		w.settle()
+		w.rules = []kb.HardwareRule{never, {Name: "once", Node: "n1", Kexec: kb.KexecNoReturn, By: kb.WayReboot, Once: true}}
+		out = w.decide()
+		if p := w.nodes["n1"].Pending; p == nil || (p.Way == kb.WayReboot) == begun || len(out.UsedRules) > 0 == begun {
+			t.Errorf("%s, a return: pending %+v, used %v", progress, p, out.UsedRules)
+		}
+		if generation := w.nodes["n1"].Generation; !begun {
+			if w.settle(); w.nodes["n1"].Generation != generation || w.nodes["n1"].Pending.Way != kb.WayReboot {
+				t.Errorf("%s, a return that a rule rules out begins again: %+v", progress, w.nodes["n1"].Pending)
+			}
+		}
+	}
+}
+
 func TestRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule     kb.HardwareRule

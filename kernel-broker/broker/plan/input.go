@@ -16,7 +16,7 @@ type Config struct {
 	SwitchLimit time.Duration `yaml:"limit"`
 	// LoadLimit bounds fetching and loading on a node.
 	LoadLimit time.Duration `yaml:"load_limit"`
-	// ResetGrace is the time a node has to come back after a reset.
+	// ResetGrace is the time a node has to come back after a reset, at least RebootTimeout.
 	ResetGrace time.Duration `yaml:"reset_grace"`
 	// AgentLimit is how long an owned node's agent may be silent before the
 	// kexec has begun.
@@ -48,7 +48,7 @@ func Defaults() Config {
 	return Config{
 		SwitchLimit:   10 * time.Minute,
 		LoadLimit:     2 * time.Minute,
-		ResetGrace:    2 * time.Minute,
+		ResetGrace:    10 * time.Minute,
 		AgentLimit:    time.Minute,
 		RegisterDelay: 1100 * time.Millisecond,
 		RegisterRetry: 3 * time.Second,

@@ -125,7 +125,8 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 // it had the reset done: it waits for as long as such a node may take to come
 // back, so that a second reset never hits one that is about to.
 func (d *decision) reset(n *kb.Node, agent Agent) {
-	p, grace := n.Pending, d.in.Config.ResetGrace
+	p := n.Pending
+	grace := max(d.in.Config.ResetGrace, d.in.Config.RebootTimeout) // both go through the firmware
 	if p.ResetAt.IsZero() {
 		p.ResetAt = d.in.Resets[p.Token]
 	}

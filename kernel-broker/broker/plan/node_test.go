@@ -118,6 +118,27 @@ func TestHangWithReset(t *testing.T) {
 	}
 }
 
+// A machine takes as long to come back from a reset as from its own reboot: both go through its firmware.
+func TestResetHasTheTimeOfAReboot(t *testing.T) {
+	for _, c := range []struct{ grace, reboot, want time.Duration }{
+		{2 * time.Minute, 10 * time.Minute, 10 * time.Minute},
+		{20 * time.Minute, 10 * time.Minute, 20 * time.Minute},
+		{Defaults().ResetGrace, Defaults().RebootTimeout, Defaults().RebootTimeout},
+	} {
+		w := booting(t)
+		w.config.CanReset, w.config.ResetGrace, w.config.RebootTimeout = true, c.grace, c.reboot
+		w.pass(61 * time.Second)
+		w.resets[w.nodes["n1"].Pending.Token] = w.now
+		w.settle()
+		if w.pass(c.want); w.nodes["n1"].Failure != nil {
+			t.Errorf("%v, %v: given up after %v: %+v", c.grace, c.reboot, c.want, w.nodes["n1"].Failure)
+		}
+		if w.pass(time.Second); w.nodes["n1"].Failure == nil {
+			t.Errorf("%v, %v: not given up after more than %v", c.grace, c.reboot, c.want)
+		}
+	}
+}
+
 // A reset that fails is tried again as long as a node may take to come back.
 func TestResetFails(t *testing.T) {
 	w := booting(t)

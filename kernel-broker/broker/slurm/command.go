@@ -10,23 +10,19 @@ package slurm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/cache"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
 
 // Client runs Slurm's commands. Safe for concurrent use.
 type Client struct {
 	scontrol, squeue, scancel string
-	env                       []string
-	limit                     time.Duration
-	most                      int // output limit of a command in bytes
+	runner                    slurmexec.Runner
 	now                       func() time.Time
 	timeouts                  cache.Cache[struct{}, time.Duration]
 }
@@ -45,19 +41,13 @@ type Options struct {
 
 // New returns a client.
 func New(o Options) *Client {
-	// In a federation with fed_display, squeue and scontrol show all clusters' jobs and nodes to who does not ask for
-	// its own cluster's. Another cluster's node may have the name of one of ours.
-	env := append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard", "SQUEUE_LOCAL=1", "SCONTROL_LOCAL=1")
-	if o.Conf != "" {
-		env = append(env, "SLURM_CONF="+o.Conf)
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return &Client{
 		now:      o.Now,
 		scontrol: o.BinDir + "/scontrol", squeue: o.BinDir + "/squeue", scancel: o.BinDir + "/scancel",
-		env: env, limit: o.Limit, most: maxOutput,
+		runner: slurmexec.Runner{Environ: append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard"), Conf: o.Conf, Limit: o.Limit, MaxOutput: maxOutput},
 	}
 }
 
@@ -65,70 +55,9 @@ func New(o Options) *Client {
 // their comments.
 const maxOutput = 256 << 20
 
-// printed collects a command's output and ends a command that exceeds the limit.
-type printed struct {
-	text strings.Builder
-	most int
-	full bool
-	end  func()
-}
-
-func (p *printed) Write(data []byte) (int, error) {
-	if len(data) > p.most-p.text.Len() {
-		p.full = true
-		p.end()
-		return 0, errors.New("output limit exceeded")
-	}
-	return p.text.Write(data)
-}
-
-// run executes one command and returns its output. Slurm's commands report some refusals on stderr with exit 0, so
-// stderr is returned too.
+// run executes one command and returns its output, also what it printed on stderr.
 func (c *Client) run(ctx context.Context, program string, args ...string) (stdout, stderr string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // G204: Slurm's own commands, no shell; names are checked by the domain
-	cmd.Env = c.env
-	cmd.WaitDelay = time.Second
-	out, errs := &printed{most: c.most, end: cancel}, &printed{most: c.most, end: cancel}
-	cmd.Stdout, cmd.Stderr = out, errs
-	err = cmd.Run()
-	stderr = strings.TrimSpace(errs.text.String())
-	if err == nil {
-		return out.text.String(), stderr, nil
-	}
-	what := args[0]
-	if len(args) > 1 {
-		what += " " + args[1]
-	}
-	if out.full || errs.full {
-		return "", "", fmt.Errorf("slurm command %q printed more than the limit of %d bytes (run it by hand to see its output): %w",
-			filepath.Base(program)+" "+what, c.most, kb.ErrUnavailable)
-	}
-	if ctx.Err() != nil {
-		return "", stderr, fmt.Errorf("slurm command %q took more than %v: %w", what, c.limit, kb.ErrUnavailable)
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return out.text.String(), stderr, &CommandError{What: what, Exit: exit.ExitCode(), Text: firstLine(stderr + out.text.String())}
-	}
-	return "", stderr, fmt.Errorf("slurm command %q: %w: %w", what, kb.ErrUnavailable, err)
-}
-
-// CommandError is a refusal by slurmctld.
-type CommandError struct {
-	What string
-	Exit int
-	Text string
-}
-
-func (e *CommandError) Error() string {
-	return fmt.Sprintf("slurm command %q: exit %d: %s", e.What, e.Exit, e.Text)
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
+	return c.runner.Run(ctx, program, args...)
 }
 
 // change runs a scontrol command that has no output.
@@ -143,7 +72,7 @@ func (c *Client) command(ctx context.Context, program string, args ...string) er
 		return err
 	}
 	if stderr != "" {
-		return &CommandError{What: strings.Join(args[:min(2, len(args))], " "), Text: firstLine(stderr)}
+		return slurmexec.Refused(0, stderr, program, args...)
 	}
 	return nil
 }
@@ -199,7 +128,7 @@ func (c *Client) EndWait(ctx context.Context, node string) error {
 // drained as well.
 func (c *Client) RestoreState(ctx context.Context, node, reason, state string) error {
 	if err := c.Resume(ctx, node); err != nil {
-		var refused *CommandError
+		var refused *slurmexec.ExitError
 		if !errors.As(err, &refused) { // there may be nothing to resume
 			return err
 		}
@@ -275,7 +204,7 @@ func (c *Client) Reserve(ctx context.Context, name, reference, user string, node
 func (c *Client) DropReservation(ctx context.Context, name string) error {
 	err := c.change(ctx, "delete", "reservationname="+name)
 	reference, ours := strings.CutPrefix(name, kb.ReservationPrefix)
-	var refused *CommandError
+	var refused *slurmexec.ExitError
 	if !ours || !errors.As(err, &refused) {
 		return err
 	}

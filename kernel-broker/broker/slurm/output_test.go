@@ -13,18 +13,18 @@ import (
 // A command that prints without end is ended before it fills the broker's memory.
 func TestOutputIsBounded(t *testing.T) {
 	for _, c := range []struct{ name, scontrol, squeue, says string }{
-		{"jobs", viewScontrol, "exec yes", `"squeue --noheader --array" printed more than the limit of 65536 bytes`},
-		{"nodes", "exec yes", viewSqueue, `"scontrol --oneliner --all" printed more than the limit of 65536 bytes`},
-		{"errors", "exec yes >&2", viewSqueue, `"scontrol --oneliner --all" printed more than the limit of 65536 bytes`},
+		{"jobs", viewScontrol, "exec yes", `squeue --noheader --array printed more than the limit of 65536 bytes`},
+		{"nodes", "exec yes", viewSqueue, `scontrol --oneliner --all printed more than the limit of 65536 bytes`},
+		{"errors", "exec yes >&2", viewSqueue, `scontrol --oneliner --all printed more than the limit of 65536 bytes`},
 	} {
 		client, _ := fake(t, c.scontrol, c.squeue)
-		client.most = 64 << 10
+		client.runner.MaxOutput = 64 << 10
 		if _, err := client.View(t.Context(), false); !errors.Is(err, kb.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 	client, _ := fake(t, viewScontrol, viewSqueue)
-	client.most = 64 << 10
+	client.runner.MaxOutput = 64 << 10
 	if _, err := client.View(t.Context(), false); err != nil {
 		t.Errorf("what is below the bound: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,12 +116,16 @@ func freePort(t *testing.T) int {
 	}
 }
 
+func environ(c *Client) []string {
+	return append(slices.Clone(c.runner.Environ), "SLURM_CONF="+c.runner.Conf)
+}
+
 // runSlurmctld returns when it answers, or false when it has ended.
 func runSlurmctld(t *testing.T, client *Client, program string) bool {
 	t.Helper()
 	var log bytes.Buffer
 	cmd := exec.Command(program, "-D")
-	cmd.Env, cmd.Stdout, cmd.Stderr = client.env, &log, &log
+	cmd.Env, cmd.Stdout, cmd.Stderr = environ(client), &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -166,7 +171,7 @@ func TestRealSqueue(t *testing.T) {
 	submit := func(args ...string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "sbatch", append(append([]string{"--output=/dev/null"}, args...), script)...)
-		cmd.Env = client.env
+		cmd.Env = environ(client)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("sbatch: %v\n%s", err, out)
 		}

@@ -9,13 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,6 +22,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
 
 // Options of a qualification.
@@ -32,9 +31,8 @@ type Options struct {
 	Rounds       int
 	// RoundLimit bounds one round.
 	RoundLimit time.Duration
-	// Scontrol is its path; the other commands of Slurm are beside it. Environ is theirs.
-	Scontrol string
-	Environ  []string
+	// Scontrol is its path; the other commands of Slurm are beside it. SlurmConf is theirs; empty: Slurm's default.
+	Scontrol, SlurmConf string
 	// Job asks the broker for a job.
 	Job func(ctx context.Context, id uint32) (*api.Job, error)
 	// Done is called after each round.
@@ -91,8 +89,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 		before.Reason = "drained before its qualification by " + before.Reason
 	}
 	minutes := int((o.RoundLimit*time.Duration(o.Rounds) + restoreLimit).Minutes()) + 1
-	if _, err := q.slurm(ctx, "scontrol", "create", "reservation", "ReservationName="+q.reservation, "Nodes="+o.Node,
-		"Users="+strconv.Itoa(os.Getuid()), "StartTime=now", "Duration="+strconv.Itoa(minutes)); err != nil {
+	if err := q.reserve(ctx, minutes); err != nil {
 		return result, fmt.Errorf("node %q cannot be reserved: %w", o.Node, err)
 	}
 	defer func() {
@@ -106,7 +103,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 		}
 	}
 	for round := range o.Rounds {
-		r, err := q.round(ctx)
+		r, err := q.round(ctx, round)
 		if err != nil {
 			return result, fmt.Errorf("round %d of %d: %w", round+1, o.Rounds, err)
 		}
@@ -115,6 +112,55 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 		o.Done(round + 1)
 	}
 	return result, nil
+}
+
+// reserve creates the reservation. It exists also where only the answer of slurmctld was lost.
+func (q *qualifier) reserve(ctx context.Context, minutes int) error {
+	_, err := q.slurm(ctx, "scontrol", "create", "reservation", "ReservationName="+q.reservation, "Nodes="+q.Node,
+		"Users="+strconv.Itoa(os.Getuid()), "StartTime=now", "Duration="+strconv.Itoa(minutes))
+	if err == nil {
+		return nil
+	}
+	list, unknown := q.look(ctx, "scontrol", "--oneliner", "show", "reservation")
+	switch {
+	case unknown != nil:
+		return fmt.Errorf("%w; whether it is left is not known: scontrol delete ReservationName=%s: %w", err, q.reservation, unknown)
+	case slices.Contains(strings.Fields(list), "ReservationName="+q.reservation):
+		return nil
+	}
+	return err
+}
+
+// submit submits a round's job and returns its number, also where only the answer of slurmctld was lost.
+func (q *qualifier) submit(ctx context.Context, round int) (string, error) {
+	comment := fmt.Sprintf("%s-%d", q.reservation, round+1)
+	text, err := q.slurm(ctx, "sbatch", "--parsable", "--job-name=kernel-qualify", "--comment="+comment, "--reservation="+q.reservation,
+		"--partition="+q.partition, "--nodes=1", "--nodelist="+q.Node, "--no-requeue", "--chdir=/", "--output=/dev/null", "--kernel-profile="+q.Kernel, "--wrap=true")
+	if err == nil {
+		return text, nil
+	}
+	list, unknown := q.look(ctx, "squeue", "--noheader", "--me", "--states=all", "--name=kernel-qualify", "--format=%i %k")
+	if unknown != nil {
+		return "", fmt.Errorf("%w; whether its job is left is not known: scancel --name=kernel-qualify: %w", err, unknown)
+	}
+	for line := range strings.Lines(list) {
+		if id, of, _ := strings.Cut(strings.TrimSpace(line), " "); of == comment {
+			return id, nil
+		}
+	}
+	return "", err
+}
+
+// look asks slurmctld until it answers, also after an interrupt.
+func (q *qualifier) look(ctx context.Context, program string, arguments ...string) (text string, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
+	defer cancel()
+	err = q.wait(ctx, func() (bool, error) {
+		var failed error
+		text, failed = q.slurm(ctx, program, arguments...)
+		return failed == nil, nil
+	})
+	return text, err
 }
 
 // idle refuses a node that somebody else uses.
@@ -141,11 +187,10 @@ func (q *qualifier) idle(ctx context.Context) (kb.SlurmNode, error) {
 }
 
 // round is one job, from its submission until its node is back.
-func (q *qualifier) round(ctx context.Context) (Round, error) {
+func (q *qualifier) round(ctx context.Context, round int) (Round, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, q.RoundLimit, fmt.Errorf("not over within %v", q.RoundLimit))
 	defer cancel()
-	text, err := q.slurm(ctx, "sbatch", "--parsable", "--job-name=kernel-qualify", "--reservation="+q.reservation, "--partition="+q.partition,
-		"--nodes=1", "--nodelist="+q.Node, "--no-requeue", "--chdir=/", "--output=/dev/null", "--kernel-profile="+q.Kernel, "--wrap=true")
+	text, err := q.submit(ctx, round)
 	if err != nil {
 		return Round{}, err
 	}
@@ -284,20 +329,8 @@ func (q *qualifier) wait(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// slurm runs a command of Slurm's.
+// slurm runs a command of Slurm's. An interrupt ends none that restores.
 func (q *qualifier) slurm(ctx context.Context, program string, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandLimit)
-	defer cancel()
-	path := filepath.Join(filepath.Dir(q.Scontrol), program)
-	cmd := exec.CommandContext(ctx, path, arguments...) //nolint:gosec // G204: Slurm's commands beside the configured scontrol, no shell
-	// Another cluster of a federation may have nodes of the same names. A second interrupt ends no command that restores.
-	cmd.Env = append(slices.Clip(q.Environ), "SQUEUE_LOCAL=1", "SCONTROL_LOCAL=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var said strings.Builder
-	cmd.Stderr, cmd.WaitDelay = &said, time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", program, err, strings.Join(strings.Fields(said.String()+" "+string(out)), " "))
-	}
-	return string(out), nil
+	out, _, err := slurmexec.Runner{Conf: q.SlurmConf, Limit: commandLimit}.Run(ctx, filepath.Join(filepath.Dir(q.Scontrol), program), arguments...)
+	return out, err
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/doctor"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
 
 // Options are the caller's connection and the paths of this host's files.
@@ -28,9 +28,8 @@ type Options struct {
 	// Config is client.yaml; BrokerFile and AgentFile those of the daemons.
 	Config, BrokerFile, AgentFile string
 	// Dial connects to the broker once, by client.yaml or by other settings; address is where, for messages.
-	Dial    func(settings *client.Config) (conn *grpc.ClientConn, address string, err error)
-	Fetch   func(ctx context.Context, digest string, size uint64, to io.Writer) error
-	Environ []string
+	Dial  func(settings *client.Config) (conn *grpc.ClientConn, address string, err error)
+	Fetch func(ctx context.Context, digest string, size uint64, to io.Writer) error
 }
 
 // Paths where daemons have their configuration.
@@ -95,21 +94,8 @@ func (s *surveyor) clientFile() {
 
 // run runs a program of Slurm's.
 func (s *surveyor) run(ctx context.Context, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, s.client.Scontrol, arguments...) //nolint:gosec // G204: the configured scontrol, no shell, fixed arguments
-	cmd.Env = s.Environ
-	if s.client.SlurmConf != "" {
-		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "SLURM_CONF="+s.client.SlurmConf)
-	}
-	var said strings.Builder
-	cmd.Stderr = &said
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", s.client.Scontrol, strings.Join(arguments, " "), err, strings.Join(strings.Fields(said.String()), " "))
-	}
-	return string(out), nil
+	out, _, err := slurmexec.Runner{Conf: s.client.SlurmConf, Limit: limit}.Run(ctx, s.client.Scontrol, arguments...)
+	return out, err
 }
 
 // slurm asks slurmctld, and finds out what this host is.

@@ -182,6 +182,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 				component("policy", auth.Health),
 				component("record", auth.record.Health),
 				component("images", func() (string, error) { return ctl.ImageHealth(ctx) }),
+				component("hardware", func() (string, error) { return ctl.LedgerHealth(ctx) }),
 				component("agents", func() (string, error) { return ctl.AgentHealth(ctx) }),
 			}
 		},

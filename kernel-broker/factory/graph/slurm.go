@@ -8,10 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
 
 // Slurm does each step in a job. The store is in a folder that all nodes of the
@@ -83,7 +84,7 @@ func (s *Slurm) do(ctx context.Context, t task) (Result, error) {
 func (t task) jobName() string { return "kb-" + t.step.Kind + "-" + t.key[:12] }
 
 func (s *Slurm) find(ctx context.Context, t task) (string, error) {
-	text, err := slurm(ctx, nil, "squeue", "--noheader", "--me", "--name", t.jobName(),
+	text, _, err := slurmexec.Runner{}.Run(ctx, "squeue", "--noheader", "--me", "--name", t.jobName(),
 		"--states", "PENDING,CONFIGURING,RUNNING,SUSPENDED", "--format", "%i")
 	first, _, _ := strings.Cut(text, "\n")
 	return strings.TrimSpace(first), err
@@ -104,7 +105,7 @@ func (s *Slurm) submit(ctx context.Context, t task) (string, error) {
 	if limit := t.step.Resources.Limit; limit > 0 {
 		args = append(args, "--time", strconv.Itoa(int((limit+time.Minute-1)/time.Minute)))
 	}
-	text, err := slurm(ctx, script(append(s.Worker, file)), "sbatch", append(args, s.Arguments...)...)
+	text, _, err := slurmexec.Runner{Input: script(append(s.Worker, file))}.Run(ctx, "sbatch", append(args, s.Arguments...)...)
 	if err != nil {
 		return "", err
 	}
@@ -182,7 +183,7 @@ func (s *Slurm) grace(state string) time.Duration {
 
 // state of a job; empty when Slurm does not know it any more.
 func (s *Slurm) state(ctx context.Context, job string) (string, error) {
-	text, err := slurm(ctx, nil, "squeue", "--noheader", "--states", "all", "--jobs", job, "--format", "%T")
+	text, _, err := slurmexec.Runner{}.Run(ctx, "squeue", "--noheader", "--states", "all", "--jobs", job, "--format", "%T")
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
 		return "", nil
 	}
@@ -202,21 +203,6 @@ func hasEnded(state string) bool {
 func (s *Slurm) cancel(ctx context.Context, job string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
-	_, err := slurm(ctx, nil, "scancel", job)
+	_, _, err := slurmexec.Runner{}.Run(ctx, "scancel", job)
 	return err
-}
-
-// slurm runs one of Slurm's commands and returns what it printed.
-func slurm(ctx context.Context, input []byte, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: Slurm's commands, without a shell
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return "", fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
-	}
-	return stdout.String(), nil
 }

@@ -219,9 +219,9 @@ func TestSlurmFailures(t *testing.T) {
 		"the job dies":              {behaviour: "die", theirs: "x", words: []string{`step "b": job 18 ended without a result (FAILED)`}},
 		"the worker has other data": {theirs: "y", words: []string{`step "a": this machine has other inputs`, `text is "x" there, "y" here`}},
 		"no job is taken": {theirs: "x", before: func(w *slurmWorld) { w.put("closed", "") },
-			words: []string{`step "a": sbatch: exit status 1: sbatch: error: Batch job submission failed: Invalid partition`}},
+			words: []string{`step "a": sbatch --parsable --job-name: exit status 1: sbatch: error: Batch job submission failed: Invalid partition`}},
 		"slurmctld is away": {theirs: "x", before: func(w *slurmWorld) { w.put("away", "") },
-			words: []string{`step "a": squeue: exit status 1: slurm_load_jobs error: Unable to contact`}},
+			words: []string{`step "a": squeue --noheader --me: exit status 1: slurm_load_jobs error: Unable to contact`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newSlurmWorld(t)

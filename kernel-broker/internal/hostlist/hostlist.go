@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostlist reads Slurm's compact notation of many nodes: n[1-3,7],gpu[01-10] or r[1-2]n[1-4].
+// Package hostlist reads and writes Slurm's compact notation of many nodes: n[1-3,7],gpu[01-10] or r[1-2]n[1-4].
 //
 // Slurm passes such lists to its hooks, and scontrol prints them. They are untrusted, so the number of names is checked
 // before expansion: thirty characters could name a billion nodes.
 package hostlist
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,6 +51,56 @@ func Expand(list string) ([]string, error) {
 		}
 		rest = after
 	}
+}
+
+// Compress is the list of names, sorted: those that differ in the number at their end only share brackets.
+func Compress(names []string) string {
+	numbers := map[string][]string{}
+	for _, name := range names {
+		head := strings.TrimRight(name, "0123456789")
+		if len(name)-len(head) > maxDigits {
+			head = name
+		}
+		numbers[head] = append(numbers[head], name[len(head):])
+	}
+	var items []string
+	for _, head := range slices.Sorted(maps.Keys(numbers)) {
+		tails := numbers[head]
+		slices.SortFunc(tails, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
+		tails = slices.Compact(tails)
+		if tails[0] == "" {
+			items, tails = append(items, head), tails[1:]
+		}
+		switch list := ranges(tails); {
+		case len(tails) == 1:
+			items = append(items, head+list)
+		case len(tails) > 1:
+			items = append(items, head+"["+list+"]")
+		}
+	}
+	return strings.Join(items, ",")
+}
+
+// ranges joins sorted numbers of the same number of digits that follow each other.
+func ranges(tails []string) string {
+	var parts []string
+	for from := 0; from < len(tails); {
+		to := from
+		for to+1 < len(tails) && follows(tails[to], tails[to+1]) {
+			to++
+		}
+		part := tails[from]
+		if to > from {
+			part += "-" + tails[to]
+		}
+		parts, from = append(parts, part), to+1
+	}
+	return strings.Join(parts, ",")
+}
+
+func follows(a, b string) bool {
+	n, err := strconv.Atoi(a)
+	return err == nil && fmt.Sprintf("%0*d", len(a), n+1) == b && len(a) == len(b)
 }
 
 // cutItem splits at the first comma outside brackets.

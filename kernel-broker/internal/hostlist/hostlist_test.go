@@ -42,6 +42,36 @@ func TestExpand(t *testing.T) {
 	}
 }
 
+func TestCompress(t *testing.T) {
+	for names, want := range map[string]string{
+		"":                        "",
+		"n1":                      "n1",
+		"n3 n1 n2 n2":             "n[1-3]",
+		"n1 n2 n3 n7 gpu08 gpu10": "gpu[08,10],n[1-3,7]",
+		"n98 n99 n100 n101":       "n[98-99,100-101]",
+		"n1 n01 n2 n02":           "n[1-2,01-02]",
+		"login n login1":          "login,login1,n",
+		"n1234567890 n1":          "n1,n1234567890",
+		"r1-gpu r2-gpu":           "r1-gpu,r2-gpu",
+	} {
+		got := Compress(strings.Fields(names))
+		if got != want {
+			t.Errorf("Compress(%s) = %s, want %s", names, got, want)
+		}
+		if got == "" {
+			continue
+		}
+		back, err := Expand(got)
+		seen := map[string]bool{}
+		for _, name := range strings.Fields(names) {
+			seen[name] = true
+		}
+		if err != nil || len(back) != len(seen) {
+			t.Errorf("Expand(%s) = %v, %v", got, back, err)
+		}
+	}
+}
+
 // Slurm itself is the judge where it is installed.
 func TestExpandAsSlurmDoes(t *testing.T) {
 	scontrol, err := exec.LookPath("scontrol")

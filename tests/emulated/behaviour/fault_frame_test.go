@@ -46,7 +46,7 @@ func startFaults(t *testing.T, change func(*emulated.Options)) *faults {
 	c := start(t, func(o *emulated.Options) {
 		o.BootTime = 2 * time.Second
 		o.ResumeTimeout = 10 * time.Minute
-		o.Broker = map[string]any{"switch": map[string]any{"agent_limit": "25s", "reset_grace": "2m", "stock_timeout": "60s"}}
+		o.Broker = map[string]any{"switch": map[string]any{"agent_limit": "25s", "reset_grace": "2m", "reboot_timeout": "2m", "stock_timeout": "60s"}}
 		o.Client = map[string]any{"broker_wait": "25s", "hold_after": 2}
 		o.Agent["broker_grace"] = "10s"
 		if change != nil {
