@@ -2,7 +2,14 @@
 
 package collect
 
-import "time"
+import (
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
 
 const (
 	// grant is the initial credit: a job's start, mostly loading of libraries, has many calls and is not typical.
@@ -136,3 +143,16 @@ func about(span time.Duration, chance float64) time.Duration {
 }
 
 func clamp(span, least, most time.Duration) time.Duration { return min(max(span, least), most) }
+
+// nodeCPUs counts the CPUs of the node. The agent itself may be restricted to the system's.
+func nodeCPUs() int {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return runtime.NumCPU()
+	}
+	cpus, err := kb.ParseCPUs(strings.TrimSpace(string(text)))
+	if err != nil {
+		return runtime.NumCPU()
+	}
+	return len(cpus)
+}

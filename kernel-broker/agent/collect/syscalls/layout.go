@@ -4,6 +4,10 @@ package syscalls
 
 import (
 	"bytes"
+	_ "embed"
+	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -91,3 +95,19 @@ func (c *callStats) call(name string) profiling.Syscall {
 	}
 	return call
 }
+
+//go:generate ./generate_names.sh
+//go:embed names.txt
+var nameList string
+
+// names of the system calls of x86-64 by number.
+var names = sync.OnceValue(func() map[uint32]string {
+	table := map[uint32]string{}
+	for line := range strings.Lines(nameList) {
+		text, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if number, err := strconv.ParseUint(text, 10, 32); err == nil {
+			table[uint32(number)] = name
+		}
+	}
+	return table
+})
