@@ -91,7 +91,7 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 // ownOptions are those that the recipe itself sets.
 func (r Recipe) ownOptions(catalog string) kconfig.Fragment {
 	path := filepath.Join(catalog, "kernels", r.Name+".yaml")
-	return kconfig.Fragment{Name: r.Name, Path: path, Options: []kconfig.Option{{
+	return kconfig.Fragment{Name: r.Name, Options: []kconfig.Option{{
 		Symbol: "LOCALVERSION", Value: `"` + r.LocalVersion + `"`, File: path, Line: 1,
 	}}}
 }
@@ -149,7 +149,7 @@ func firstLine(text string) string {
 // overlay makes a fragment of options that win over the recipe's. The reason
 // stands in the place of a file's name in errors.
 func overlay(reason string, options map[string]string) kconfig.Fragment {
-	laid := kconfig.Fragment{Name: reason, Path: reason}
+	laid := kconfig.Fragment{Name: reason}
 	for symbol, value := range options {
 		laid.Options = append(laid.Options, kconfig.Option{Symbol: symbol, Value: value, File: reason, Line: 1})
 	}

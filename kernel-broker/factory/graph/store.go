@@ -45,9 +45,6 @@ type Result struct {
 // Files is the folder with what the step made.
 func (r Result) Files() string { return filepath.Join(r.dir, "files") }
 
-// Took is how long the work was.
-func (r Result) Took() time.Duration { return r.Ended.Sub(r.Began) }
-
 // spot is the place of one key: of the result, and of all attempts at it.
 type spot struct {
 	kind, key, dir string

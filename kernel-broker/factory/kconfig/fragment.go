@@ -38,7 +38,6 @@ func (o Option) String() string { return Line(o.Symbol, o.Value) }
 // Fragment is a file of options, in groups that each begin with the reason.
 type Fragment struct {
 	Name    string
-	Path    string
 	Digest  string
 	Options []Option
 }
@@ -58,7 +57,6 @@ func ReadFragment(path string) (Fragment, error) {
 func ParseFragment(path string, data []byte) (Fragment, error) {
 	fragment := Fragment{
 		Name:   strings.TrimSuffix(filepath.Base(path), ".config"),
-		Path:   path,
 		Digest: digest.Of(data),
 	}
 	seen := map[string]int{}

@@ -198,12 +198,7 @@ func (n Need) String() string {
 type Gate []Need
 
 func (g Gate) holds(config kconfig.Config) bool {
-	for _, need := range g {
-		if !need.holds(config) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(g, func(n Need) bool { return !n.holds(config) })
 }
 
 // and makes a new gate that needs what both need.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -103,34 +104,23 @@ func isMark(f Function) bool { return linkerMark.MatchString(f.Name) }
 // isCode accepts nm's letters for code, local and global, strong and weak.
 func isCode(kind byte) bool { return kind == 't' || kind == 'T' || kind == 'w' || kind == 'W' }
 
-// FunctionUse is a function, the object that it came from, and how much of it
-// ran, in bytes.
-type FunctionUse struct {
-	Name   string
-	Object string
-	Bytes  uint64
-	Ran    uint64
-}
-
-// UseOf finds each function's object by its address, since a local name may
-// stand in several objects, and lays a run over it. What lies in no object's
-// code, such as the marks of the linker script, is left out.
-func UseOf(functions []Function, pieces []Piece, run Spans) []FunctionUse {
+// objectsOf finds each function's object by its address, since a local name may stand in several objects; such a name is
+// left out, and so is what lies in no object's code, such as the marks of the linker script.
+func objectsOf(functions []Function, pieces []Piece) map[string]string {
 	code := codeOf(pieces)
-	var uses []FunctionUse
-	for _, function := range functions {
-		piece, in := pieceAt(code, function.Begin)
+	objects := map[string]string{}
+	for _, f := range functions {
+		piece, in := pieceAt(code, f.Begin)
 		if !in {
 			continue
 		}
-		// What fills the gap to the next object belongs to no function.
-		end := min(function.End, piece.end())
-		uses = append(uses, FunctionUse{
-			Name: function.Name, Object: piece.Object,
-			Bytes: end - function.Begin, Ran: run.In(function.Begin, end),
-		})
+		if other, has := objects[f.Name]; has && other != piece.Object {
+			piece.Object = ""
+		}
+		objects[f.Name] = piece.Object
 	}
-	return uses
+	maps.DeleteFunc(objects, func(_, object string) bool { return object == "" })
+	return objects
 }
 
 // codeOf are the pieces of code, in the order of their addresses.
