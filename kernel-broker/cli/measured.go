@@ -84,7 +84,6 @@ func kernelText(g *kb.Gain) string {
 	return text
 }
 
-// wholeText says what the whole is.
 func wholeText(g *kb.Gain) string {
 	if g.Whole == nil {
 		return verdict.ShareNotKnown
