@@ -156,7 +156,6 @@ func (p *Programs) Map(name string) (*ebpf.Map, error) {
 	return nil, fmt.Errorf("bpf object %q: no map %q", p.wanted.Object, name)
 }
 
-// Program of that name.
 func (p *Programs) Program(name string) (*ebpf.Program, error) {
 	if program := p.collection.Programs[name]; program != nil {
 		return program, nil

@@ -44,7 +44,6 @@ type Collector struct {
 // MostBytes of an archive. A whole kernel's counters are about 20 MB.
 const MostBytes = 256 << 20
 
-// Name is the collector's.
 func (Collector) Name() profiling.Collector { return profiling.CollectPGO }
 
 func (c Collector) root() string {
