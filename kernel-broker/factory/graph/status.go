@@ -94,7 +94,6 @@ type StepStatus struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// Step returns the status of the step of that name.
 func (s Status) Step(name string) (StepStatus, bool) {
 	i := slices.IndexFunc(s.Steps, func(step StepStatus) bool { return step.Name == name })
 	if i < 0 {

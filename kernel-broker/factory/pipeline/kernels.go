@@ -32,7 +32,6 @@ func (f Factory) builder(w *graph.Work) *build.Builder {
 	return &b
 }
 
-// Source implements Kernels.
 func (f Factory) Source(ctx context.Context, w *graph.Work) error {
 	source, err := f.builder(w).Fetch(ctx, f.Plan)
 	if err != nil {
@@ -41,7 +40,6 @@ func (f Factory) Source(ctx context.Context, w *graph.Work) error {
 	return writeJSON(filepath.Join(w.Dir, "source.json"), source)
 }
 
-// SourceInputs implements Kernels.
 func (f Factory) SourceInputs() (Inputs, error) {
 	inputs, err := build.ConfigureInput{Variant: build.Plain}.Inputs(f.Plan)
 	if err != nil {
@@ -55,17 +53,14 @@ func (f Factory) SourceInputs() (Inputs, error) {
 	return inputs, nil
 }
 
-// Configure implements Kernels.
 func (f Factory) Configure(ctx context.Context, variant build.Variant, slim string, w *graph.Work) error {
 	return f.builder(w).Configure(ctx, f.Plan, build.ConfigureInput{Variant: variant, Slim: slim}, w.Dir)
 }
 
-// ConfigureInputs implements Kernels.
 func (f Factory) ConfigureInputs(variant build.Variant) (Inputs, error) {
 	return build.ConfigureInput{Variant: variant}.Inputs(f.Plan)
 }
 
-// Compile implements Kernels.
 func (f Factory) Compile(ctx context.Context, variant build.Variant, config, profile string, w *graph.Work) error {
 	input := build.CompileInput{Variant: variant, Config: config, Profile: profile}
 	if variant == build.Instrumented {
@@ -86,18 +81,15 @@ func (f Factory) Compile(ctx context.Context, variant build.Variant, config, pro
 	return nil
 }
 
-// CompileInputs implements Kernels.
 func (f Factory) CompileInputs(variant build.Variant) (Inputs, error) {
 	return build.CompileInput{Variant: variant}.Inputs(f.Plan)
 }
 
-// Stock implements Kernels.
 func (f Factory) Stock(ctx context.Context, w *graph.Work) error {
 	_, err := f.builder(w).Distribution(ctx, w.Dir)
 	return err
 }
 
-// StockInputs implements Kernels.
 func (f Factory) StockInputs(ctx context.Context) (Inputs, error) {
 	name, err := build.DistributionPackage(ctx)
 	return Inputs{"package": name}, err

@@ -51,7 +51,6 @@ type Kernels interface {
 	Try(ctx context.Context, off []string) (Answer, error)
 }
 
-// Input of a slimming.
 type Input struct {
 	Name  string
 	Facts Facts

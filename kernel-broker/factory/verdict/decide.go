@@ -29,7 +29,6 @@ import (
 	"strings"
 )
 
-// Outcome of a verdict.
 type Outcome string
 
 // The outcomes.

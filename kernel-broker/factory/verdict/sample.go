@@ -44,7 +44,6 @@ type Sample struct {
 // the whole run otherwise.
 func PerOperation(unit string) bool { return strings.HasSuffix(unit, "/operation") }
 
-// Summary of the values.
 func (s Sample) Summary() (stats.Summary, error) { return stats.Summarise(s.Values) }
 
 // The metrics that the bench takes. Of all that a kernel is measured by, only
