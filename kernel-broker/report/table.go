@@ -58,7 +58,6 @@ func Figure(value float64, text string) Cell { return Cell{Text: text, Value: &v
 // Missing makes the cell of a missing figure.
 func Missing() Cell { return Cell{Text: "–"} }
 
-// Class of the cell.
 func (c Cell) Class() string {
 	class := ""
 	switch {

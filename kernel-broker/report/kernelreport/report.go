@@ -47,7 +47,6 @@ func Make(facts Facts) (Report, error) {
 	return Report{Format: Format, Facts: facts, Figures: figures}, nil
 }
 
-// WriteJSON writes the report.
 func (r Report) WriteJSON(w io.Writer) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -112,7 +112,6 @@ func (v view) SectionChart(names []string) report.Chart {
 	return chart
 }
 
-// Decided are the options with a decision.
 func (v view) Decided(decision Decision) []Option {
 	return slices.DeleteFunc(slices.Clone(v.Facts.Options), func(o Option) bool { return o.Decision != decision })
 }
@@ -249,7 +248,6 @@ type against struct {
 	to string
 }
 
-// Against a kernel.
 func (m *metric) Against(kernel string) against { return against{m, kernel} }
 
 // Title says it where the sides are not equal.
@@ -285,7 +283,6 @@ func (a against) comparison(of line, kernel string) *verdict.Comparison {
 	return nil
 }
 
-// Change of a line on a kernel.
 func (a against) Change(of line, kernel string) report.Cell {
 	if c := a.comparison(of, kernel); c != nil {
 		return change(*c)
