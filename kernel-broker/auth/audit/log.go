@@ -105,7 +105,6 @@ type tail struct {
 	problem  error     // why the last try failed
 }
 
-// Error implements error.
 func (t *tail) Error() string {
 	switch text := t.description(); {
 	case t.cause == nil && t.problem != nil:

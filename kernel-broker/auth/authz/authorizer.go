@@ -40,7 +40,6 @@ type unrecorded struct{}
 func (unrecorded) Append(audit.Entry, bool) (uint64, error) { return 0, nil }
 func (unrecorded) HasSpace() bool                           { return true }
 
-// Options of an authorizer.
 type Options struct {
 	// File of the policy. With Optional it may be missing at the start; empty
 	// stands for none.

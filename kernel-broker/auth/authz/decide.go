@@ -12,7 +12,6 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Decide answers a question.
 func (p *Policy) Decide(q Question) Answer {
 	d := decision{Policy: p, Question: q}
 	role, line, nearly := d.administrator()

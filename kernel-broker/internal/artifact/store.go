@@ -24,7 +24,6 @@ var (
 	ErrUploads = errors.New("too many concurrent uploads")
 )
 
-// StoreOptions of a Store.
 type StoreOptions struct {
 	// Limit in bytes of all artifacts and interrupted uploads; 0 means none.
 	Limit int64
