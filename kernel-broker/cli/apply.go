@@ -48,7 +48,6 @@ type prepared struct {
 	files   []catalog.Artifact
 }
 
-// path of the file with a digest.
 func (p prepared) path(digest string) string {
 	for _, file := range p.files {
 		if file.Digest == digest {

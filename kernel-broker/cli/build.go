@@ -35,7 +35,6 @@ const (
 	publishNever = "never"
 )
 
-// buildFlags are the flags of kernel build.
 type buildFlags struct {
 	request        kernelbuild.Request
 	where, publish string

@@ -17,7 +17,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
-// hardwareFlags are the flags of kernel hardware.
 type hardwareFlags struct {
 	options pipeline.Options
 	output  string

@@ -125,7 +125,6 @@ func outcomeText(m *kb.Measurement) string {
 	return string(m.Outcome) + ": " + m.Reason
 }
 
-// gainText is a gain in a line.
 func gainText(g *kb.Gain) string {
 	text := "kernel " + kernelText(g)
 	if g.Whole == nil {

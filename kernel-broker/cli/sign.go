@@ -319,7 +319,6 @@ func describeFiles(kernel, initrd string) (image catalog.Artifact, with *catalog
 	return image, &file, err
 }
 
-// loadTrusted loads the trusted keys.
 func (s *signature) loadTrusted() error {
 	var publics []crypto.PublicKey
 	for _, by := range s.opened {

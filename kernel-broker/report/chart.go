@@ -259,7 +259,6 @@ func (s scale) at(v float64) float64 {
 	return round(s.left + min(max(share, 0), 1)*(s.right-s.left))
 }
 
-// ticks of the axis.
 func (s scale) ticks() []float64 {
 	var out []float64
 	count := int(math.Round((s.to - s.from) / s.step))
@@ -319,7 +318,6 @@ func Named(names ...string) []Series {
 	return out
 }
 
-// Entry of a legend.
 type Entry struct {
 	Name  string
 	Class string

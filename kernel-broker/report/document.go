@@ -31,7 +31,6 @@ import (
 	"regexp"
 )
 
-// Document is one page.
 type Document struct {
 	Title string
 	// Lead says in a sentence or two what the page is about.
@@ -43,7 +42,6 @@ type Document struct {
 	broken error // of the view that made it
 }
 
-// Section of a page.
 type Section struct {
 	// ID is the section's anchor: letters, digits and hyphens.
 	ID         string
@@ -86,7 +84,6 @@ func drawPart(p Component) (template.HTML, error) {
 // ErrAnchor is a section whose ID cannot be linked to.
 var ErrAnchor = errors.New("bad or repeated section ID")
 
-// WriteHTML writes the page.
 func (d Document) WriteHTML(w io.Writer) error {
 	if err := d.check(); err != nil {
 		return fmt.Errorf("page %q: %w", d.Title, err)

@@ -37,7 +37,6 @@ type usage struct {
 	Cost time.Duration
 }
 
-// budgetStep is the decision.
 type budgetStep struct {
 	Observe bool
 	// Ask again after this time.
@@ -73,7 +72,6 @@ func newBudget(share float64, cpus int) *budget {
 	}
 }
 
-// start is the first step.
 func (c *budget) start() budgetStep { return budgetStep{Observe: true, Ask: leastAsk} }
 
 // decide returns the next step. chance is a random number in [0, 1).

@@ -126,7 +126,6 @@ func (s *liveServer) watch(ctx context.Context, hand func(line []byte)) {
 	}
 }
 
-// HasClients reports whether a client is connected.
 func (s *liveServer) HasClients() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

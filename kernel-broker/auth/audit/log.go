@@ -51,7 +51,6 @@ const (
 	resumePause = time.Minute
 )
 
-// Options of a log.
 type Options struct {
 	Dir string
 	// MaxBytes defaults to DefaultMaxBytes.

@@ -243,7 +243,6 @@ func (r Rule) fits(s Subject) (fits bool, proviso string) {
 	return true, strings.Join(parts, " ")
 }
 
-// String says for whom a rule is.
 func (r Rule) String() string {
 	var parts []string
 	for _, part := range []struct {

@@ -149,7 +149,6 @@ func KernelOf(ctx context.Context, data string) (string, error) {
 	return "", fmt.Errorf("%s does not name the kernel on which it was recorded", data)
 }
 
-// FolderDigest is the digest of the profile in a folder.
 func FolderDigest(dir string) (string, error) {
 	sum, _, err := digest.File(filepath.Join(dir, ProfileFile))
 	if err != nil {

@@ -80,7 +80,6 @@ const (
 	RunForProfile  RunUse = "profile"
 )
 
-// File of a result.
 type File struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"`

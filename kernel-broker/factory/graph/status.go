@@ -72,7 +72,6 @@ type Cost struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// StepStatus is how far a step is.
 type StepStatus struct {
 	Name   string    `json:"name"`
 	State  State     `json:"state"`

@@ -214,7 +214,6 @@ func Merge(fragments []Fragment) (Merged, error) {
 
 func bySymbol(a, b Option) int { return strings.Compare(a.Symbol, b.Symbol) }
 
-// Sets reports whether one of the options is the symbol.
 func (m Merged) Sets(symbol string) bool {
 	_, found := slices.BinarySearchFunc(m.Options, Option{Symbol: symbol}, bySymbol)
 	return found

@@ -23,7 +23,6 @@ type Tree struct {
 	members [][]string
 }
 
-// Symbol is one symbol with all its definitions.
 type Symbol struct {
 	Name string
 	// Where the first definition stands, as file:line.

@@ -42,7 +42,6 @@ type Kernel struct {
 func (k Kernel) image() string   { return filepath.Join(k.Dir, "bzImage") }
 func (k Kernel) modules() string { return filepath.Join(k.Dir, "modules") }
 
-// Bench measures kernels.
 type Bench struct {
 	// Plugin is kbcount.so.
 	Plugin string
@@ -117,7 +116,6 @@ func (b Bench) Branches(ctx context.Context, k Kernel, w workload.Workload, dir 
 	return filepath.Join(dir, branchesFile), nil
 }
 
-// Options of a run.
 type Options struct {
 	// Exact guests repeat, are slower, and have one CPU.
 	Exact bool

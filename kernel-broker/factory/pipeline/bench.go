@@ -233,7 +233,6 @@ func faults(err error) (found []Fault, rest error) {
 	return found, errors.Join(others...)
 }
 
-// parts are the errors that were joined to one.
 func parts(err error) []error {
 	joined, is := err.(interface{ Unwrap() []error })
 	if !is {

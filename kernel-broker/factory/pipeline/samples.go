@@ -69,7 +69,6 @@ func (b *builder) profileOfSamples() {
 	})
 }
 
-// mergeSamples makes one profile of all samples.
 func (p *Pipeline) mergeSamples(ctx context.Context, plain string, w *graph.Work) error {
 	tools := autofdo.Tools{Compiler: p.Recipe.Compiler}
 	return aside(w, func(dir string) error {

@@ -22,7 +22,6 @@ type Aliases map[string][]alias // by bus
 
 type alias struct{ pattern, module string }
 
-// ReadAliases reads modules.alias.
 func ReadAliases(reader io.Reader) (Aliases, error) {
 	aliases := Aliases{}
 	err := eachLine(reader, "modules.alias", func(line string) error {
@@ -218,7 +217,6 @@ func ReadNodes(reader io.Reader) ([]Node, error) {
 	return nodes, checkNodes(nodes)
 }
 
-// ReadNodeFiles reads several files of reports.
 func ReadNodeFiles(paths []string) ([]Node, error) {
 	var nodes []Node
 	for _, path := range paths {

@@ -152,7 +152,6 @@ func readJobTrace(reader io.Reader) (JobTrace, error) {
 	return trace, err
 }
 
-// Write leaves the trace in a file.
 func (t JobTrace) Write(file string) error {
 	text, err := json.Marshal(t)
 	if err != nil {

@@ -72,7 +72,6 @@ type Case struct {
 	Rules    Rules
 }
 
-// Verdict on a candidate.
 type Verdict struct {
 	Outcome Outcome `json:"outcome"`
 	Reason  string  `json:"reason"`

@@ -120,7 +120,6 @@ func (s ShareSource) Of() string {
 // ShareNotKnown is said where nothing measured the kernel's share.
 const ShareNotKnown = "kernel share not known"
 
-// Words for the gain in a line.
 func (g Gain) Words() string {
 	text := fmt.Sprintf("against %s: %s %s", g.Kernel, MetricName(g.Metric), g.Change)
 	if g.Standing == Unclear {

@@ -92,7 +92,6 @@ func NewSet(samples []Sample) (*Set, error) {
 	return set, nil
 }
 
-// Run that the sample measured.
 func (s Sample) Run() Run { return Run{Workload: s.Workload, Seed: s.Seed, Size: s.Size} }
 
 // Get the sample of a part of a run.

@@ -64,7 +64,6 @@ type Workload struct {
 	Test  Parameters `yaml:"test"`
 }
 
-// Parameters of one run.
 type Parameters struct {
 	// Seed of all that looks random.
 	Seed int64 `yaml:"seed"`
@@ -78,7 +77,6 @@ const (
 	defaultLimit  = 60 // minutes: emulated, on a machine that may be busy
 )
 
-// Load reads a workload of a catalog.
 func Load(catalog, name string) (Workload, error) {
 	if !workloadName.MatchString(name) {
 		return Workload{}, fmt.Errorf("workload name %q: use lower-case letters, digits, dot, dash and underscore", name)

@@ -35,7 +35,6 @@ import (
 // Its methods are safe for concurrent use, also by several processes.
 type Dir struct{ root string }
 
-// Entry is one complete artifact.
 type Entry struct {
 	Digest Digest
 	Size   int64
@@ -251,7 +250,6 @@ func DigestOf(content []byte) Digest { return Digest{sha256.Sum256(content)} }
 // String is the form that ParseDigest reads.
 func (d Digest) String() string { return digestPrefix + d.hex() }
 
-// IsZero reports whether the digest is unset.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }

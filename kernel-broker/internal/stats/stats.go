@@ -15,7 +15,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Summary of a sample.
 type Summary struct {
 	Repetitions int     `json:"repetitions"`
 	Median      float64 `json:"median"`

@@ -208,7 +208,6 @@ func prefix(c profiling.Collector) string {
 	return string(c) + ": "
 }
 
-// Percent formats a share.
 func Percent(share float64) string {
 	switch p := 100 * share; {
 	case p != 0 && p < 0.01 && p > -0.01:

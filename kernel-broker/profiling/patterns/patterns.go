@@ -133,7 +133,6 @@ type rule func(p profiling.Pattern) (advice profiling.Advice, ok bool)
 
 var rules = []rule{gatherWrites, bufferReads, fewerFiles, groupSyncs, noSeeks, noReadAhead}
 
-// Advise replaces the advice of each pattern.
 func Advise(all []profiling.Pattern) []profiling.Pattern {
 	out := make([]profiling.Pattern, len(all))
 	for i, p := range all {

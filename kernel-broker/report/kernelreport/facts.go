@@ -131,7 +131,6 @@ type Workload struct {
 	Operation string `json:"operation"`
 }
 
-// Decision on an option.
 type Decision string
 
 // The decisions.
@@ -166,7 +165,6 @@ type Symbols struct {
 	Coldest []Symbol `json:"coldest"`
 }
 
-// Symbol is one function.
 type Symbol struct {
 	Name   string `json:"name"`
 	Object string `json:"object,omitempty"`

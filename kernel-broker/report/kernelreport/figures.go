@@ -64,7 +64,6 @@ func short(c *verdict.Comparison) *Against {
 	return a
 }
 
-// work out the figures.
 func work(f Facts) (Figures, error) {
 	set, err := verdict.NewSet(f.Samples)
 	if err != nil {

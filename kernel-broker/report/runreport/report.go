@@ -48,7 +48,6 @@ type Run struct {
 	Ended       time.Time `json:"ended"`
 }
 
-// Report of one run.
 type Report struct {
 	Format   int              `json:"format"`
 	Made     time.Time        `json:"made"`
@@ -79,7 +78,6 @@ func (r Report) WithSlurms() Report {
 	return r
 }
 
-// WriteJSON writes the report for programs.
 func (r Report) WriteJSON(w io.Writer) error {
 	content, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
@@ -92,7 +90,6 @@ func (r Report) WriteJSON(w io.Writer) error {
 // Document is the report as a page or as text.
 func (r Report) Document() report.Document { return document.Document(view{r}) }
 
-// WriteHTML writes the page.
 func (r Report) WriteHTML(w io.Writer) error { return r.Document().WriteHTML(w) }
 
 // WriteText writes the tables for a terminal.
@@ -107,7 +104,6 @@ var beside = report.NewView(comparisonText, template.FuncMap{
 	"chance": optional(func(v float64) string { return fmt.Sprintf("%.2g", v) }),
 })
 
-// group of figures.
 type group struct {
 	ID, Name string
 	Rows     []compare.Row

@@ -83,7 +83,6 @@ type session struct {
 	cleared uint32
 }
 
-// Events of the job.
 func (s *session) Events() (uint64, error) {
 	sum, err := bpf.Sum[cpuState](s.Programs, "cpus", 0)
 	return sum.Events, err
@@ -142,7 +141,6 @@ func (s *session) clear(t table) error {
 
 func (s *session) keep(key fileKey, record *fileRecord) { s.store.add(key, record.file(key, s.node)) }
 
-// Read makes a result of the tables.
 func (s *session) Read(result *profiling.Result) error {
 	t, err := s.table()
 	if err != nil {
@@ -239,7 +237,6 @@ type overflow struct {
 	Opens, Made uint64
 }
 
-// cpuState is per-CPU state.
 type cpuState struct {
 	Events, File, Inode, During uint64
 	Cleared, Place              uint32

@@ -86,7 +86,6 @@ type session struct {
 	zero  uint64
 }
 
-// Events of the job.
 func (s *session) Events() (uint64, error) {
 	sum, err := bpf.Sum[cpuState](s.Programs, "cpus", 0)
 	return sum.Events, err
@@ -95,7 +94,6 @@ func (s *session) Events() (uint64, error) {
 // Toll of the way to the programs.
 func (s *session) Toll() bpf.Toll { return s.toll }
 
-// Read makes a result of the tables.
 func (s *session) Read(result *profiling.Result) error {
 	found := &profiling.Syscalls{}
 	if err := s.calls(found); err != nil {

@@ -127,7 +127,6 @@ const (
 	pinVariable = "KERNEL_BROKER_PIN"
 )
 
-// token is a key on a token.
 type token struct {
 	ctx              context.Context
 	module, name, id string
