@@ -231,15 +231,8 @@ func (e *Enabling) enable(name string, open map[string]bool) ([]string, error) {
 // needs are the options that the symbol's first definition with the fewest unmet
 // conditions needs for certain: those that each condition joins by "&&" alone.
 func (s *Symbol) needs(config Config) []string {
-	var best []condition
-	for i, definition := range s.definitions {
-		unmet := slices.DeleteFunc(slices.Clone(definition.conditions), func(c condition) bool { return c.holds(config) })
-		if i == 0 || len(unmet) < len(best) {
-			best = unmet
-		}
-	}
 	var needs []string
-	for _, condition := range best {
+	for _, condition := range s.unmet(config) {
 		tokens := words.FindAllString(condition.text, -1)
 		if slices.ContainsFunc(tokens, func(t string) bool { return t != "&&" && strings.ContainsAny(t, `!=<>()|$&"'`) }) {
 			continue // Unmet tells of it if it does not hold in the end

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -250,14 +251,17 @@ func (k *Tree) Unmet(name string, config Config) []string {
 	if symbol == nil {
 		return nil
 	}
-	var best []string
-	for i, definition := range symbol.definitions {
-		unmet := []string{}
-		for _, condition := range definition.conditions {
-			if !condition.holds(config) {
-				unmet = append(unmet, fmt.Sprintf("depends on %s (%s)", condition.text, condition.where))
-			}
-		}
+	unmet := []string{}
+	for _, c := range symbol.unmet(config) {
+		unmet = append(unmet, fmt.Sprintf("depends on %s (%s)", c.text, c.where))
+	}
+	return unmet
+}
+
+func (s *Symbol) unmet(config Config) []condition {
+	var best []condition
+	for i, definition := range s.definitions {
+		unmet := slices.DeleteFunc(slices.Clone(definition.conditions), func(c condition) bool { return c.holds(config) })
 		if i == 0 || len(unmet) < len(best) {
 			best = unmet
 		}
