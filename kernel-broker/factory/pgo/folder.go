@@ -167,28 +167,12 @@ func Load(dir string) (Profile, error) {
 	if err != nil {
 		return Profile{}, err
 	}
-	if profile, err = profile.less(noise); err != nil {
+	if profile, err = profile.joined(noise, profile.Runs, subtract); err != nil {
 		return Profile{}, fmt.Errorf("counters of the copying: %w", err)
 	}
 	return profile, nil
 }
 
-// less takes another run's counters away. None falls below zero; where the two
-// are not exactly of one flow, GCC corrects the sums.
-func (p Profile) less(noise Profile) (Profile, error) {
-	rest := Profile{Files: maps.Clone(p.Files), Runs: p.Runs}
-	for _, name := range noise.Names() {
-		mine, both := p.Files[name]
-		if !both {
-			continue
-		}
-		file, err := mine.with(noise.Files[name], subtract)
-		if err != nil {
-			return Profile{}, fmt.Errorf("profile of %q: %w", name, err)
-		}
-		rest.Files[name] = file
-	}
-	return rest, nil
-}
-
+// subtract stays at zero: where two runs are not exactly of one flow, GCC corrects
+// the sums.
 func subtract(a, b int64) (int64, error) { return max(a-b, 0), nil }
