@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -104,23 +103,29 @@ func isMark(f Function) bool { return linkerMark.MatchString(f.Name) }
 // isCode accepts nm's letters for code, local and global, strong and weak.
 func isCode(kind byte) bool { return kind == 't' || kind == 'T' || kind == 'w' || kind == 'W' }
 
-// objectsOf finds each function's object by its address, since a local name may stand in several objects; such a name is
-// left out, and so is what lies in no object's code, such as the marks of the linker script.
+// objectsOf is the object of each function whose name no other object has.
 func objectsOf(functions []Function, pieces []Piece) map[string]string {
-	code := codeOf(pieces)
 	objects := map[string]string{}
+	for name, in := range namesOf(functions, pieces) {
+		if len(in) == 1 {
+			objects[name] = in[0]
+		}
+	}
+	return objects
+}
+
+// namesOf finds each function's object by its address, since a local name may stand in several objects. What lies in no
+// object's code, such as the marks of the linker script, is left out.
+func namesOf(functions []Function, pieces []Piece) Names {
+	names := Names{}
+	code := codeOf(pieces)
 	for _, f := range functions {
 		piece, in := pieceAt(code, f.Begin)
-		if !in {
-			continue
+		if in && !slices.Contains(names[f.Name], piece.Object) {
+			names[f.Name] = append(names[f.Name], piece.Object)
 		}
-		if other, has := objects[f.Name]; has && other != piece.Object {
-			piece.Object = ""
-		}
-		objects[f.Name] = piece.Object
 	}
-	maps.DeleteFunc(objects, func(_, object string) bool { return object == "" })
-	return objects
+	return names
 }
 
 // codeOf are the pieces of code, in the order of their addresses.

@@ -216,15 +216,10 @@ func ReadNames(reader io.Reader, pieces []Piece) (Names, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := Names{}
-	code := codeOf(pieces)
-	for _, symbol := range symbols {
-		name, _, _ := strings.Cut(symbol.Name, ".")
-		piece, in := pieceAt(code, symbol.Begin)
-		if in && !slices.Contains(names[name], piece.Object) {
-			names[name] = append(names[name], piece.Object)
-		}
+	for i := range symbols {
+		symbols[i].Name, _, _ = strings.Cut(symbols[i].Name, ".")
 	}
+	names := namesOf(symbols, pieces)
 	if len(names) == 0 {
 		return nil, errors.New("symbols: none of them lies in an object of the link map")
 	}
