@@ -127,8 +127,7 @@ func (a *app) jobShow(ctx context.Context, name string, restart int64, watch boo
 		return usageError{fmt.Errorf("--restart: no job was restarted %d times", restart)}
 	}
 	if restart >= 0 {
-		n := uint32(restart)
-		request.RestartCount = &n
+		request.RestartCount = new(uint32(restart))
 	}
 	var err error
 	if request.JobId, err = a.find(ctx, name); err != nil {

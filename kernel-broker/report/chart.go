@@ -143,8 +143,7 @@ func (c Chart) Layout() ChartLayout {
 		out.Ticks = append(out.Ticks, tick{axis.at(v), c.tick(v, axis.text)})
 	}
 	if c.Reference != nil {
-		at := axis.at(*c.Reference)
-		out.Reference = &at
+		out.Reference = new(axis.at(*c.Reference))
 	}
 	return out
 }

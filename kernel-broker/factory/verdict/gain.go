@@ -177,8 +177,7 @@ func (c Case) gain(set *Set, against Kernel) *Gain {
 		g.Share = c.shareOfWorkload(set, against)
 	}
 	if g.Share != nil {
-		application := g.Share.times(change)
-		g.Whole = &application
+		g.Whole = new(g.Share.times(change))
 	}
 	return g
 }

@@ -120,8 +120,7 @@ func (r *Row) judge(rules verdict.Rules, tested bool) {
 		return
 	}
 	if r.A.Median > 0 {
-		change := r.B.Median/r.A.Median - 1
-		r.Change = &change
+		r.Change = new(r.B.Median/r.A.Median - 1)
 	}
 	if !tested {
 		return
