@@ -27,16 +27,12 @@ func (a *app) profileApplyCommand() *cobra.Command {
 	var dryRun bool
 	var s signature
 	var reason string
-	c := &cobra.Command{
-		Use: "apply DIR", Short: "Register the profiles of a folder with their kernels",
-		Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			if err := s.open(ctx, a); err != nil {
-				return err
-			}
-			return a.profileApply(ctx, args[0], kernels, only, &s, reason, dryRun)
-		}),
-	}
+	c := a.command("apply DIR", "Register the profiles of a folder with their kernels", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		if err := s.open(ctx, a); err != nil {
+			return err
+		}
+		return a.profileApply(ctx, args[0], kernels, only, &s, reason, dryRun)
+	})
 	c.Flags().StringVar(&kernels, "kernels", "build/kernels", "`folder` of built kernels")
 	c.Flags().StringSliceVar(&only, "profile", nil, "only these `names`")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
@@ -52,7 +48,6 @@ type prepared struct {
 	files   []catalog.Artifact
 }
 
-// path of the file with a digest.
 func (p prepared) path(digest string) string {
 	for _, file := range p.files {
 		if file.Digest == digest {

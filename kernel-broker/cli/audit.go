@@ -17,13 +17,7 @@ const defaultAuditDir = "/var/lib/kernel-broker/audit"
 
 func (a *app) auditCommand() *cobra.Command {
 	var after, until string
-	verify := &cobra.Command{
-		Use: "verify [FILE]", Short: "Check that the record of decisions is as it was written",
-		Args: cobra.MaximumNArgs(1),
-	}
-	verify.Flags().StringVar(&after, "after", "", "`head` of older files that were moved away")
-	verify.Flags().StringVar(&until, "until", "", "`head` that was kept and must be in the record")
-	verify.RunE = a.run(func(_ context.Context, args []string) error {
+	verify := a.command("verify [FILE]", "Check that the record of decisions is as it was written", cobra.MaximumNArgs(1), func(_ context.Context, args []string) error {
 		c := audit.Check{Path: defaultAuditDir}
 		if len(args) > 0 {
 			c.Path = args[0]
@@ -43,6 +37,8 @@ func (a *app) auditCommand() *cobra.Command {
 		}
 		return a.auditVerify(c)
 	})
+	verify.Flags().StringVar(&after, "after", "", "`head` of older files that were moved away")
+	verify.Flags().StringVar(&until, "until", "", "`head` that was kept and must be in the record")
 	return noun("audit", "The record of decisions", verify)
 }
 

@@ -35,7 +35,6 @@ const (
 	publishNever = "never"
 )
 
-// buildFlags are the flags of kernel build.
 type buildFlags struct {
 	request        kernelbuild.Request
 	where, publish string
@@ -49,14 +48,10 @@ type buildFlags struct {
 func (a *app) kernelBuildCommand() *cobra.Command {
 	b := buildFlags{}
 	o := &b.request.Options
-	c := &cobra.Command{
-		Use: "build NAME", Short: "Build a kernel, measure it, and publish it if it wins",
-		Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			o.Name = args[0]
-			return a.kernelBuild(ctx, b)
-		}),
-	}
+	c := a.command("build NAME", "Build a kernel, measure it, and publish it if it wins", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		o.Name = args[0]
+		return a.kernelBuild(ctx, b)
+	})
 	f := c.Flags()
 	f.StringVar(&o.Catalog, "catalog", "", "`folder` with kernels/, fragments/, workloads/ and keep/ (default ./catalog, else the installed one)")
 	f.StringVar(&b.where, "where", whereLocal, "local or slurm: `where` the steps are done")
@@ -260,21 +255,15 @@ func outcomeWord(c pipeline.Candidate) string {
 }
 
 func (a *app) buildStatusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "status NAME", Short: "Show the progress of a kernel's newest build", Args: cobra.ExactArgs(1),
-		RunE: a.run(func(_ context.Context, args []string) error { return a.buildStatus(args[0]) }),
-	}
+	return a.command("status NAME", "Show the progress of a kernel's newest build", cobra.ExactArgs(1),
+		func(_ context.Context, args []string) error { return a.buildStatus(args[0]) })
 }
 
 func (a *app) buildLogCommand() *cobra.Command {
 	var follow bool
-	c := &cobra.Command{
-		Use: "log NAME [STEP]", Short: "Print the log of a step of the newest build",
-		Args: cobra.RangeArgs(1, 2),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			return a.buildLog(ctx, args[0], append(args, "")[1], follow)
-		}),
-	}
+	c := a.command("log NAME [STEP]", "Print the log of a step of the newest build", cobra.RangeArgs(1, 2), func(ctx context.Context, args []string) error {
+		return a.buildLog(ctx, args[0], append(args, "")[1], follow)
+	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the step ends")
 	return c
 }
@@ -417,11 +406,8 @@ func chooseStep(status graph.Status, name string) (graph.StepStatus, error) {
 }
 
 func (a *app) kernelCandidatesCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use: "candidates [NAME]", Short: "List the kernels built here with their verdicts",
-		Args: cobra.MaximumNArgs(1),
-		RunE: a.run(func(_ context.Context, args []string) error { return a.candidates(append(args, "")[0]) }),
-	}
+	c := a.command("candidates [NAME]", "List the kernels built here with their verdicts", cobra.MaximumNArgs(1),
+		func(_ context.Context, args []string) error { return a.candidates(append(args, "")[0]) })
 	a.cacheFlag(c, false)
 	return c
 }

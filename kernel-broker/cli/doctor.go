@@ -24,8 +24,8 @@ func (a *app) doctorCommand() *cobra.Command {
 	var ignored []string
 	var all bool
 	o := survey.Options{}
-	c := &cobra.Command{Use: "doctor", Short: "Find what is wrong with this site, as far as this host can see it", Args: cobra.NoArgs,
-		RunE: a.run(func(ctx context.Context, _ []string) error { return a.doctor(ctx, o, doctor.Ignored(ignored), all) })}
+	c := a.command("doctor", "Find what is wrong with this site, as far as this host can see it", cobra.NoArgs,
+		func(ctx context.Context, _ []string) error { return a.doctor(ctx, o, doctor.Ignored(ignored), all) })
 	f := c.Flags()
 	f.StringArrayVar(&ignored, "ignore", nil, "accept the findings of a `check`, or those about one object: CHECK=OBJECT; may be repeated")
 	f.BoolVar(&all, "all", false, "show every check, also those that passed and those that are not possible here")

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -16,7 +17,7 @@ import (
 )
 
 func (a *app) hardwareCommand() *cobra.Command {
-	list := &cobra.Command{Use: "list", Short: "List how kexec works, by hardware and kernel", Args: cobra.NoArgs, RunE: a.run(a.hardwareList)}
+	list := a.command("list", "List how kexec works, by hardware and kernel", cobra.NoArgs, a.hardwareList)
 	return noun("hardware", "How kexec works on the nodes' hardware", list, a.ruleCommand())
 }
 
@@ -64,11 +65,7 @@ func hardwareTable(p *page, rows []*api.HardwareRow) {
 		if r.GetFailedNode() != "" {
 			failure = fmt.Sprintf("%s, %s: %s", r.GetFailedNode(), clock(r.GetFailedAt().AsTime()), r.GetFailedCause())
 		}
-		board := h.GetBoard()
-		if board == "" {
-			board = "unknown"
-		}
-		p.row(board, h.GetFirmware(), h.GetNic(), kernelRef(r.GetProfile(), r.GetVersion()), convert.Word(r.GetWay()),
+		p.row(cmp.Or(h.GetBoard(), "unknown"), h.GetFirmware(), h.GetNic(), kernelRef(r.GetProfile(), r.GetVersion()), convert.Word(r.GetWay()),
 			r.GetTries(), r.GetSuccesses(), median("shutdown"), median("start"), median("total"), p95, clock(r.GetLast().AsTime()), failure)
 	}
 }
@@ -96,40 +93,39 @@ func ruleScope(r *api.HardwareRule) string {
 }
 
 func (a *app) ruleCommand() *cobra.Command {
-	list := &cobra.Command{Use: "list", Short: "List the rules", Args: cobra.NoArgs, RunE: a.run(func(ctx context.Context, _ []string) error {
+	list := a.command("list", "List the rules", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		response, err := a.hardware(ctx)
 		if err != nil {
 			return err
 		}
 		rules := response.GetRules()
 		return showList(a, "rules", rules, a.orNone(len(rules), "no rules: kexec is used everywhere", func(p *page) { ruleTable(p, rules) }))
-	})}
-	remove := &cobra.Command{Use: "remove NAME", Short: "Remove a rule", Args: cobra.ExactArgs(1), RunE: a.run(func(ctx context.Context, args []string) error {
+	})
+	remove := a.command("remove NAME", "Remove a rule", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		_, err := call(ctx, a, api.NewHardwareServiceClient, api.HardwareServiceClient.RemoveHardwareRule, &api.RemoveHardwareRuleRequest{Name: args[0]})
 		if err == nil {
 			a.say("rule %s removed", args[0])
 		}
 		return err
-	})}
+	})
 	return noun("rule", "Where kexec is not used", list, a.ruleSetCommand(), remove)
 }
 
 func (a *app) ruleSetCommand() *cobra.Command {
 	rule := kb.HardwareRule{}
 	var kexec, by string
-	c := &cobra.Command{Use: "set NAME", Short: "Set a rule on where kexec is not used", Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			rule.Name, rule.Kexec, rule.By, rule.At = args[0], kb.RuleKexec(kexec), kb.Way(by), time.Time{}
-			if err := rule.Validate(); err != nil {
-				return usageError{err}
-			}
-			response, err := call(ctx, a, api.NewHardwareServiceClient, api.HardwareServiceClient.SetHardwareRule,
-				&api.SetHardwareRuleRequest{Rule: convert.RuleToProto(rule)})
-			if err != nil {
-				return err
-			}
-			return a.show(response.GetRule(), func(p *page) { ruleTable(p, []*api.HardwareRule{response.GetRule()}) })
-		})}
+	c := a.command("set NAME", "Set a rule on where kexec is not used", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		rule.Name, rule.Kexec, rule.By, rule.At = args[0], kb.RuleKexec(kexec), kb.Way(by), time.Time{}
+		if err := rule.Validate(); err != nil {
+			return usageError{err}
+		}
+		response, err := call(ctx, a, api.NewHardwareServiceClient, api.HardwareServiceClient.SetHardwareRule,
+			&api.SetHardwareRuleRequest{Rule: convert.RuleToProto(rule)})
+		if err != nil {
+			return err
+		}
+		return a.show(response.GetRule(), func(p *page) { ruleTable(p, []*api.HardwareRule{response.GetRule()}) })
+	})
 	flags := c.Flags()
 	flags.StringVar(&rule.Board, "board", "", "`pattern` of boards as kernelctl hardware list prints them; * is any text")
 	flags.StringVar(&rule.Firmware, "firmware", "", "`pattern` of firmware versions")

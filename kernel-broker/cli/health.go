@@ -13,8 +13,7 @@ import (
 )
 
 func (a *app) healthCommand() *cobra.Command {
-	return &cobra.Command{Use: "health", Short: "Show the state of the broker and its dependencies",
-		Args: cobra.NoArgs, RunE: a.run(a.health)}
+	return a.command("health", "Show the state of the broker and its dependencies", cobra.NoArgs, a.health)
 }
 
 func (a *app) health(ctx context.Context, _ []string) error {
@@ -36,8 +35,7 @@ func (a *app) health(ctx context.Context, _ []string) error {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Show the versions of this program and of the broker",
-		Args: cobra.NoArgs, RunE: a.run(a.version)}
+	return a.command("version", "Show the versions of this program and of the broker", cobra.NoArgs, a.version)
 }
 
 func (a *app) version(ctx context.Context, _ []string) error {

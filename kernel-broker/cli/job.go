@@ -25,18 +25,14 @@ const mostJobs = 1000
 
 func (a *app) jobCommand() *cobra.Command {
 	var limit uint32
-	list := &cobra.Command{Use: "list", Short: "List the jobs that requested a kernel, newest first", Args: cobra.NoArgs,
-		RunE: a.run(func(ctx context.Context, _ []string) error { return a.jobList(ctx, limit) })}
+	list := a.command("list", "List the jobs that requested a kernel, newest first", cobra.NoArgs,
+		func(ctx context.Context, _ []string) error { return a.jobList(ctx, limit) })
 	list.Flags().Uint32Var(&limit, "limit", 100, "most jobs to list")
 	var restart int64
 	var watch bool
-	show := &cobra.Command{
-		Use: "show ID[_TASK|+OFFSET]", Short: "Show a job's way to its kernel and back",
-		Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			return a.jobShow(ctx, args[0], restart, watch)
-		}),
-	}
+	show := a.command("show ID[_TASK|+OFFSET]", "Show a job's way to its kernel and back", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		return a.jobShow(ctx, args[0], restart, watch)
+	})
 	show.Flags().Int64Var(&restart, "restart", -1, "`run` of a requeued job, from 0 (default: the newest)")
 	show.Flags().BoolVar(&watch, "watch", false, "first print the steps as they happen, until the job has its kernel or, if it has it already, until its nodes are free")
 	return noun("job", "Jobs that requested a kernel", list, show)
@@ -131,8 +127,7 @@ func (a *app) jobShow(ctx context.Context, name string, restart int64, watch boo
 		return usageError{fmt.Errorf("--restart: no job was restarted %d times", restart)}
 	}
 	if restart >= 0 {
-		n := uint32(restart)
-		request.RestartCount = &n
+		request.RestartCount = new(uint32(restart))
 	}
 	var err error
 	if request.JobId, err = a.find(ctx, name); err != nil {

@@ -34,18 +34,15 @@ type registration struct {
 }
 
 func (a *app) kernelCommand() *cobra.Command {
-	list := &cobra.Command{Use: "list", Short: "List the versions of all profiles", Args: cobra.NoArgs, RunE: a.run(a.kernelList)}
-	show := &cobra.Command{Use: "show NAME[@VERSION]", Short: "Show one version of a profile and where it is from", Args: cobra.ExactArgs(1), RunE: a.run(a.kernelShow)}
+	list := a.command("list", "List the versions of all profiles", cobra.NoArgs, a.kernelList)
+	show := a.command("show NAME[@VERSION]", "Show one version of a profile and where it is from", cobra.ExactArgs(1), a.kernelShow)
 	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelBuildCommand(), a.kernelCandidatesCommand(), a.kernelHardwareCommand(), a.kernelRegisterCommand(), a.kernelSignCommand())
 }
 
 func (a *app) kernelRegisterCommand() *cobra.Command {
 	var r registration
-	c := &cobra.Command{
-		Use: "register --profile NAME --kernel bzImage", Short: "Upload a kernel as a new version of a profile",
-		Args: cobra.NoArgs,
-		RunE: a.run(func(ctx context.Context, _ []string) error { return a.register(ctx, r) }),
-	}
+	c := a.command("register --profile NAME --kernel bzImage", "Upload a kernel as a new version of a profile", cobra.NoArgs,
+		func(ctx context.Context, _ []string) error { return a.register(ctx, r) })
 	f := c.Flags()
 	f.StringVar(&r.profile, "profile", "", "`name` of the profile")
 	f.StringVar(&r.kernel, "kernel", "", "the bzImage `file`")
@@ -338,7 +335,7 @@ func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 	}
 	p.line("Drivers:")
 	for chunk := range slices.Chunk(k.GetDrivers(), 6) {
-		p.line("  %s", joinReasons(chunk))
+		p.line("  %s", strings.Join(chunk, " "))
 	}
 }
 

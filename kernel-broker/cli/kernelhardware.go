@@ -17,7 +17,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
-// hardwareFlags are the flags of kernel hardware.
 type hardwareFlags struct {
 	options pipeline.Options
 	output  string
@@ -26,14 +25,10 @@ type hardwareFlags struct {
 func (a *app) kernelHardwareCommand() *cobra.Command {
 	h := hardwareFlags{}
 	o := &h.options
-	c := &cobra.Command{
-		Use: "hardware FILE...", Short: "Write a fragment with the options that nodes' hardware needs",
-		Args: cobra.MinimumNArgs(1),
-		RunE: a.run(func(ctx context.Context, files []string) error {
-			o.Nodes = files
-			return a.kernelHardware(ctx, h)
-		}),
-	}
+	c := a.command("hardware FILE...", "Write a fragment with the options that nodes' hardware needs", cobra.MinimumNArgs(1), func(ctx context.Context, files []string) error {
+		o.Nodes = files
+		return a.kernelHardware(ctx, h)
+	})
 	f := c.Flags()
 	f.StringVar(&o.Name, "kernel", "server", "`recipe` whose source and options the fragment is for")
 	f.StringVar(&o.Catalog, "catalog", "", "`folder` with kernels/ and fragments/ (default ./catalog, else the installed one)")

@@ -22,27 +22,20 @@ import (
 
 func (a *app) keyCommand() *cobra.Command {
 	var passphrase string
-	generate := &cobra.Command{
-		Use: "generate FILE", Short: "Make a key to sign kernels with",
-		Args: cobra.ExactArgs(1),
-		RunE: a.run(func(_ context.Context, args []string) error { return a.keyGenerate(args[0], passphrase) }),
-	}
+	generate := a.command("generate FILE", "Make a key to sign kernels with", cobra.ExactArgs(1),
+		func(_ context.Context, args []string) error { return a.keyGenerate(args[0], passphrase) })
 	generate.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase; - for none")
-	show := &cobra.Command{
-		Use: "show KEY", Short: "Print the public half of a key as an entry for trust lists",
-		Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			by, err := keys.Open(ctx, args[0], a.ask(passphrase))
-			if err != nil {
-				return err
-			}
-			text, err := signing.FormatPublicKey(by.Public())
-			if err != nil {
-				return err
-			}
-			return a.showKey(args[0], text)
-		}),
-	}
+	show := a.command("show KEY", "Print the public half of a key as an entry for trust lists", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		by, err := keys.Open(ctx, args[0], a.ask(passphrase))
+		if err != nil {
+			return err
+		}
+		text, err := signing.FormatPublicKey(by.Public())
+		if err != nil {
+			return err
+		}
+		return a.showKey(args[0], text)
+	})
 	show.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase or PIN")
 	check := &cobra.Command{Use: "check-trust FILE", Short: "Validate a trust list", Args: cobra.ExactArgs(1), RunE: a.run(a.keyCheckTrust)}
 	return noun("key", "Keys that kernels are signed with", generate, show, check)

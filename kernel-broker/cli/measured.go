@@ -84,7 +84,6 @@ func kernelText(g *kb.Gain) string {
 	return text
 }
 
-// wholeText says what the whole is.
 func wholeText(g *kb.Gain) string {
 	if g.Whole == nil {
 		return verdict.ShareNotKnown
@@ -126,7 +125,6 @@ func outcomeText(m *kb.Measurement) string {
 	return string(m.Outcome) + ": " + m.Reason
 }
 
-// gainText is a gain in a line.
 func gainText(g *kb.Gain) string {
 	text := "kernel " + kernelText(g)
 	if g.Whole == nil {

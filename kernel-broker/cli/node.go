@@ -22,8 +22,8 @@ import (
 )
 
 func (a *app) nodeCommand() *cobra.Command {
-	list := &cobra.Command{Use: "list", Short: "List the nodes and the kernels they run", Args: cobra.NoArgs, RunE: a.run(a.nodeList)}
-	show := &cobra.Command{Use: "show NAME", Short: "Show a node", Args: cobra.ExactArgs(1), RunE: a.run(a.nodeShow)}
+	list := a.command("list", "List the nodes and the kernels they run", cobra.NoArgs, a.nodeList)
+	show := a.command("show NAME", "Show a node", cobra.ExactArgs(1), a.nodeShow)
 	return noun("node", "Nodes and their kernels", list, show, a.nodeQualifyCommand(),
 		a.nodeTokenCommand(), a.nodeRevokeCommand(), a.nodeCertificatesCommand())
 }
@@ -39,7 +39,7 @@ func (a *app) nodeList(ctx context.Context, _ []string) error {
 		for _, n := range nodes {
 			p.row(n.GetName(), nodePhase(n), kernelRef(n.GetRunningProfile(), n.GetRunningVersion()),
 				kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()), either(n.GetAttested(), "yes", "no"), n.GetRelease(),
-				numberOrNone(n.GetJobId()), either(n.GetConnected(), "connected", "away"), n.GetSlurmState(), nodeCause(n))
+				numberOrNone(n.GetJobId()), either(n.GetConnected(), "connected", "away"), n.GetSlurmState(), cmp.Or(n.GetCause(), n.GetSlurmReason()))
 		}
 	}))
 }
@@ -84,30 +84,20 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		p.row("Root:", i.GetRootDevice()+" "+i.GetRootFilesystem())
 		p.line("Drivers in use:")
 		for chunk := range slices.Chunk(i.GetDrivers(), 6) {
-			p.line("  %s", joinReasons(chunk))
+			p.line("  %s", strings.Join(chunk, " "))
 		}
 	})
 }
 
-// nodeCause is why a node is not in order, from the product or from Slurm.
-func nodeCause(n *api.Node) string {
-	return cmp.Or(n.GetCause(), n.GetSlurmReason())
-}
-
 func nodePhase(n *api.Node) string { return convert.Word(n.GetPhase()) }
-
-func joinReasons(words []string) string { return strings.Join(words, " ") }
 
 // Commands for the nodes' certificates.
 
 func (a *app) nodeTokenCommand() *cobra.Command {
 	var ttl time.Duration
 	var file, dir string
-	c := &cobra.Command{
-		Use: "token NODES", Short: "Create the tokens for nodes' first certificates",
-		Args: cobra.MinimumNArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.nodeToken(ctx, args, ttl, file, dir) }),
-	}
+	c := a.command("token NODES", "Create the tokens for nodes' first certificates", cobra.MinimumNArgs(1),
+		func(ctx context.Context, args []string) error { return a.nodeToken(ctx, args, ttl, file, dir) })
 	c.Flags().DurationVar(&ttl, "ttl", time.Hour, "lifetime, at most 720h")
 	c.Flags().StringVar(&file, "output-file", "", "write one node's token to a `file` that only you can read, and not to the terminal")
 	c.Flags().StringVar(&dir, "output-dir", "", "write each token to a file with the node's name in this `folder`, and not to the terminal")
@@ -164,38 +154,31 @@ func (a *app) nodeToken(ctx context.Context, lists []string, ttl time.Duration, 
 
 func (a *app) nodeRevokeCommand() *cobra.Command {
 	var reason string
-	c := &cobra.Command{
-		Use: "revoke NAME", Short: "Void a node's certificates and token, and cut its connections",
-		Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.RevokeNode,
-				&api.RevokeNodeRequest{Node: args[0], Reason: reason})
-			if err != nil {
-				return err
-			}
-			a.say("%s revoked, %d connections cut", args[0], response.GetCut())
-			return nil
-		}),
-	}
+	c := a.command("revoke NAME", "Void a node's certificates and token, and cut its connections", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.RevokeNode,
+			&api.RevokeNodeRequest{Node: args[0], Reason: reason})
+		if err != nil {
+			return err
+		}
+		a.say("%s revoked, %d connections cut", args[0], response.GetCut())
+		return nil
+	})
 	c.Flags().StringVar(&reason, "reason", "", "`text` for the record")
 	return c
 }
 
 func (a *app) nodeCertificatesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "certificates [NAME]", Short: "List nodes' certificates, unused tokens and revocations", Args: cobra.MaximumNArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			request := &api.ListCertificatesRequest{}
-			if len(args) == 1 {
-				request.Node = args[0]
-			}
-			response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.ListCertificates, request)
-			if err != nil {
-				return err
-			}
-			return a.show(response, func(p *page) { certificateTable(p, response.GetNodes()) })
-		}),
-	}
+	return a.command("certificates [NAME]", "List nodes' certificates, unused tokens and revocations", cobra.MaximumNArgs(1), func(ctx context.Context, args []string) error {
+		request := &api.ListCertificatesRequest{}
+		if len(args) == 1 {
+			request.Node = args[0]
+		}
+		response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.ListCertificates, request)
+		if err != nil {
+			return err
+		}
+		return a.show(response, func(p *page) { certificateTable(p, response.GetNodes()) })
+	})
 }
 
 func certificateTable(p *page, nodes []*api.NodeTrust) {
@@ -214,28 +197,21 @@ func certificateTable(p *page, nodes []*api.NodeTrust) {
 }
 
 func (a *app) authorityCommand() *cobra.Command {
-	show := &cobra.Command{
-		Use: "show", Short: "Print the trust anchors for ca.pem on login nodes", Args: cobra.NoArgs,
-		RunE: a.run(func(ctx context.Context, _ []string) error {
-			response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.GetAuthority, &api.GetAuthorityRequest{})
-			if err != nil {
-				return err
-			}
-			a.say("cluster %s, fingerprint %s", response.GetCluster(), response.GetFingerprint())
-			return a.show(response, func(p *page) { p.line("%s", strings.TrimSuffix(response.GetAuthorities(), "\n")) })
-		}),
-	}
-	rotate := &cobra.Command{
-		Use: "rotate", Short: "Have a new key sign certificates from now on",
-		Args: cobra.NoArgs,
-		RunE: a.run(func(ctx context.Context, _ []string) error {
-			response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.RotateAuthority, &api.RotateAuthorityRequest{})
-			if err != nil {
-				return err
-			}
-			a.say("the new authority has the fingerprint %s", response.GetFingerprint())
-			return nil
-		}),
-	}
+	show := a.command("show", "Print the trust anchors for ca.pem on login nodes", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.GetAuthority, &api.GetAuthorityRequest{})
+		if err != nil {
+			return err
+		}
+		a.say("cluster %s, fingerprint %s", response.GetCluster(), response.GetFingerprint())
+		return a.show(response, func(p *page) { p.line("%s", strings.TrimSuffix(response.GetAuthorities(), "\n")) })
+	})
+	rotate := a.command("rotate", "Have a new key sign certificates from now on", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.RotateAuthority, &api.RotateAuthorityRequest{})
+		if err != nil {
+			return err
+		}
+		a.say("the new authority has the fingerprint %s", response.GetFingerprint())
+		return nil
+	})
 	return noun("authority", "Certificate authority of the nodes", show, rotate)
 }

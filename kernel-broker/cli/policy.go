@@ -35,9 +35,8 @@ func (a *app) policyCommand() *cobra.Command {
 		}
 		return a.policyTest(ctx, r)
 	})
-	show := &cobra.Command{Use: "show", Short: "Show the policy in force", Args: cobra.NoArgs, RunE: a.run(a.policyShow)}
-	check := &cobra.Command{Use: "check FILE", Short: "Validate a policy file without the broker", Args: cobra.ExactArgs(1),
-		RunE: a.run(a.policyCheck)}
+	show := a.command("show", "Show the policy in force", cobra.NoArgs, a.policyShow)
+	check := a.command("check FILE", "Validate a policy file without the broker", cobra.ExactArgs(1), a.policyCheck)
 	return noun("policy", "Access policy", test, show, check)
 }
 

@@ -18,10 +18,9 @@ import (
 )
 
 func (a *app) profileCommand() *cobra.Command {
-	list := &cobra.Command{Use: "list", Short: "List the profiles", Args: cobra.NoArgs, RunE: a.run(a.profileList)}
-	show := &cobra.Command{Use: "show NAME", Short: "Show a profile and its versions", Args: cobra.ExactArgs(1), RunE: a.run(a.profileShow)}
-	check := &cobra.Command{Use: "check NAME[@VERSION]", Short: "Check whether a job may request a profile now",
-		Args: cobra.ExactArgs(1), RunE: a.run(a.profileCheck)}
+	list := a.command("list", "List the profiles", cobra.NoArgs, a.profileList)
+	show := a.command("show NAME", "Show a profile and its versions", cobra.ExactArgs(1), a.profileShow)
+	check := a.command("check NAME[@VERSION]", "Check whether a job may request a profile now", cobra.ExactArgs(1), a.profileCheck)
 	return noun("profile", "Profiles that jobs can request", append([]*cobra.Command{list, show, check, a.profileApplyCommand()}, a.lifecycleCommands()...)...)
 }
 
@@ -56,16 +55,11 @@ func (a *app) profileList(ctx context.Context, _ []string) error {
 			for _, v := range profile.GetVersions() {
 				versions = append(versions, fmt.Sprint(v.GetKernel().GetVersion()))
 			}
-			gain, whole := profileGain(profile)
+			gain, whole := versionGain(findVersion(profile, profile.GetDefaultVersion()))
 			p.row(profile.GetName(), profile.GetDefaultVersion(), strings.Join(versions, ","), profileState(profile), gain, whole,
 				profile.GetApplication(), profile.GetDescription())
 		}
 	}))
-}
-
-// profileGain is the gain of the version that jobs get without naming one.
-func profileGain(profile *api.Profile) (kernel, whole string) {
-	return versionGain(findVersion(profile, profile.GetDefaultVersion()))
 }
 
 // versionGain is empty for stock, against which others are measured.
@@ -183,50 +177,29 @@ func (a *app) profileCheck(ctx context.Context, args []string) error {
 	})
 }
 
-// lifecycle holds the flags of the commands that change a version's lifecycle.
-type lifecycle struct {
-	reason string
-	dryRun bool
-}
-
 // lifecycleCommands change which versions jobs may choose.
 func (a *app) lifecycleCommands() []*cobra.Command {
 	return []*cobra.Command{
-		a.lifecycleCommand(&cobra.Command{
-			Use: "promote NAME@VERSION", Short: "Make a version the default",
-		}, versionRef, a.promote, nil),
-		a.lifecycleCommand(&cobra.Command{
-			Use: "rollback NAME", Short: "Restore the previous default version",
-		}, bareRef, a.promote, nil),
-		a.lifecycleCommand(&cobra.Command{
-			Use: "quarantine NAME@VERSION", Short: "Keep jobs from choosing a version until it is released",
-		}, versionRef, a.quarantine, nil),
-		a.lifecycleCommand(&cobra.Command{Use: "release NAME@VERSION", Short: "End the quarantine of a version"}, versionRef, a.release, a.releasePreview),
-		a.lifecycleCommand(&cobra.Command{
-			Use: "retire NAME[@VERSION]", Short: "Take a profile, or one version of it, out of use",
-		}, kb.ParseRef, a.retire, a.retirePreview),
+		a.lifecycleCommand("promote NAME@VERSION", "Make a version the default", versionRef, a.promote, nil),
+		a.lifecycleCommand("rollback NAME", "Restore the previous default version", bareRef, a.promote, nil),
+		a.lifecycleCommand("quarantine NAME@VERSION", "Keep jobs from choosing a version until it is released", versionRef, a.quarantine, nil),
+		a.lifecycleCommand("release NAME@VERSION", "End the quarantine of a version", versionRef, a.release, a.releasePreview),
+		a.lifecycleCommand("retire NAME[@VERSION]", "Take a profile, or one version of it, out of use", kb.ParseRef, a.retire, a.retirePreview),
 	}
 }
 
-// lifecycleCommand completes a command. One with a preview has --dry-run; any other requires a reason, which others will
-// need.
-func (a *app) lifecycleCommand(c *cobra.Command, parse func(string) (kb.Ref, error),
+// lifecycleCommand with a preview has --dry-run; any other requires a reason, which others will need.
+func (a *app) lifecycleCommand(use, short string, parse func(string) (kb.Ref, error),
 	change func(ctx context.Context, ref kb.Ref, reason string) error, preview func(*api.Profile, kb.Ref) error) *cobra.Command {
-	var l lifecycle
-	c.Args = cobra.ExactArgs(1)
-	c.Flags().StringVar(&l.reason, "reason", "", "`text` for the record, and for users whose jobs are held")
-	if preview == nil {
-		_ = c.MarkFlagRequired("reason") // defined above
-	} else {
-		c.Flags().BoolVar(&l.dryRun, "dry-run", false, "only show the changes")
-	}
-	c.RunE = a.run(func(ctx context.Context, args []string) error {
+	var reason string
+	var dryRun bool
+	c := a.command(use, short, cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		ref, err := parse(args[0])
 		if err != nil {
 			return usageError{err}
 		}
-		if !l.dryRun {
-			return change(ctx, ref, l.reason)
+		if !dryRun {
+			return change(ctx, ref, reason)
 		}
 		profile, err := a.profile(ctx, ref.Profile)
 		if err != nil {
@@ -234,6 +207,12 @@ func (a *app) lifecycleCommand(c *cobra.Command, parse func(string) (kb.Ref, err
 		}
 		return preview(profile, ref)
 	})
+	c.Flags().StringVar(&reason, "reason", "", "`text` for the record, and for users whose jobs are held")
+	if preview == nil {
+		_ = c.MarkFlagRequired("reason") // defined above
+	} else {
+		c.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
+	}
 	return c
 }
 

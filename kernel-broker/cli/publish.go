@@ -40,7 +40,6 @@ type buildBroker struct {
 	signature *signature
 }
 
-// Profile implements kernelbuild.Broker.
 func (b buildBroker) Profile(ctx context.Context, name string) (*kb.Profile, error) {
 	profile, err := b.app.profileIfAny(ctx, name)
 	if profile == nil {
@@ -50,7 +49,6 @@ func (b buildBroker) Profile(ctx context.Context, name string) (*kb.Profile, err
 	return &out, nil
 }
 
-// Run implements kernelbuild.Broker.
 func (b buildBroker) Run(ctx context.Context, id uint64) (kernelbuild.Run, error) {
 	r, err := b.app.getRun(ctx, id)
 	if err != nil {
@@ -68,17 +66,14 @@ func (b buildBroker) Run(ctx context.Context, id uint64) (kernelbuild.Run, error
 	return run, err
 }
 
-// Fetch implements kernelbuild.Broker.
 func (b buildBroker) Fetch(ctx context.Context, digest string, size uint64, path string) error {
 	return atomicfile.Fill(path, 0o600, func(file *os.File) error { return b.app.fetch(ctx, digest, size, file) })
 }
 
-// Provenance implements kernelbuild.Broker.
 func (b buildBroker) Provenance(ctx context.Context, v kb.ProfileVersion) ([]byte, error) {
 	return b.app.document(ctx, v.Documents, documentProvenance)
 }
 
-// Register implements kernelbuild.Broker.
 func (b buildBroker) Register(ctx context.Context, k kernelbuild.Registration) (kb.Ref, error) {
 	return b.app.registerIn(ctx, registration{
 		profile: k.Profile, application: k.Application, description: k.Description, arguments: k.Arguments, systemCores: k.SystemCores, makeDefault: true, signature: *b.signature,

@@ -19,11 +19,10 @@ import (
 
 func (a *app) nodeQualifyCommand() *cobra.Command {
 	o := qualify.Options{}
-	c := &cobra.Command{Use: "qualify NODE", Short: "Boot a node into a kernel and back, and measure each phase", Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			o.Node = args[0]
-			return a.nodeQualify(ctx, o)
-		})}
+	c := a.command("qualify NODE", "Boot a node into a kernel and back, and measure each phase", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		o.Node = args[0]
+		return a.nodeQualify(ctx, o)
+	})
 	c.Flags().IntVar(&o.Rounds, "rounds", 10, "how often")
 	c.Flags().StringVar(&o.Kernel, "kernel-profile", "", "`profile` to boot, or one version of it as NAME@VERSION (default: the first that jobs can request)")
 	c.Flags().DurationVar(&o.RoundLimit, "round-limit", 30*time.Minute, "longest time of one round")

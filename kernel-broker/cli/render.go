@@ -32,12 +32,13 @@ const (
 	outputYAML  = "yaml"
 )
 
+var outputs = []string{outputTable, outputJSON, outputYAML}
+
 func checkOutput(format string) error {
-	switch format {
-	case outputTable, outputJSON, outputYAML:
-		return nil
+	if !slices.Contains(outputs, format) {
+		return usageError{fmt.Errorf("--output %q is not one of %s", format, strings.Join(outputs, ", "))}
 	}
-	return usageError{fmt.Errorf("--output %q is not one of table, json, yaml", format)}
+	return nil
 }
 
 // show prints a message of the API as data, or as a table.

@@ -91,7 +91,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.config, "config", client.DefaultPath, "settings `file`")
 	flags.StringVar(&a.broker, "broker", "", "broker's `address`: unix:///path or host:port")
 	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, json or yaml")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON, outputYAML}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.keyCommand(), a.artifactCommand(), a.nodeCommand(), a.hardwareCommand(), a.authorityCommand(), a.jobCommand(), a.runCommand(), a.policyCommand(), a.auditCommand(), a.configCommand(),
 		a.doctorCommand(), a.healthCommand(), a.versionCommand(), a.manCommand(root))
 	addTexts(root)
@@ -137,6 +137,11 @@ func noun(name, short string, verbs ...*cobra.Command) *cobra.Command {
 	}
 	c.AddCommand(verbs...)
 	return c
+}
+
+// command is a verb with its work.
+func (a *app) command(use, short string, args cobra.PositionalArgs, work func(context.Context, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args, RunE: a.run(work)}
 }
 
 // run wraps a command's work: from here on errors are not about usage.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,13 +28,12 @@ import (
 
 func (a *app) runCommand() *cobra.Command {
 	var limit uint32
-	list := &cobra.Command{Use: "list", Short: "List the runs, newest first", Args: cobra.NoArgs,
-		RunE: a.run(func(ctx context.Context, _ []string) error { return a.runList(ctx, limit) })}
+	list := a.command("list", "List the runs, newest first", cobra.NoArgs, func(ctx context.Context, _ []string) error { return a.runList(ctx, limit) })
 	list.Flags().Uint32Var(&limit, "limit", 100, "most runs to list")
-	show := &cobra.Command{Use: "show RUN", Short: "Show the progress of a run by node, and kernels built from it", Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.runShow(ctx, args[0]) })}
-	cancel := &cobra.Command{Use: "cancel RUN", Short: "Cancel a request that has no job yet", Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.runCancel(ctx, args[0]) })}
+	show := a.command("show RUN", "Show the progress of a run by node, and kernels built from it", cobra.ExactArgs(1),
+		func(ctx context.Context, args []string) error { return a.runShow(ctx, args[0]) })
+	cancel := a.command("cancel RUN", "Cancel a request that has no job yet", cobra.ExactArgs(1),
+		func(ctx context.Context, args []string) error { return a.runCancel(ctx, args[0]) })
 	return noun("run", "Profiling runs of jobs", list, show, a.runReportCommand(), a.runDiffCommand(),
 		a.runWatchCommand(), a.runRequestCommand(), cancel)
 }
@@ -74,18 +74,30 @@ func runJob(r *api.Run) string {
 
 func runKernel(r *api.Run) string { return kernelRef(r.GetKernelProfile(), r.GetKernelVersion()) }
 
-// runNodes is the number of nodes with a result.
 func runNodes(r *api.Run) string {
 	if len(r.GetNodes()) == 0 {
 		return ""
 	}
-	delivered := 0
-	for _, n := range r.GetNodes() {
-		if n.GetState() == api.RunNodeState_RUN_NODE_STATE_DELIVERED {
-			delivered++
+	return fmt.Sprintf("%d/%d", delivered(r), len(r.GetNodes()))
+}
+
+// delivered is the number of nodes with a result.
+func delivered(r *api.Run) (n int) {
+	for _, node := range r.GetNodes() {
+		if node.GetState() == api.RunNodeState_RUN_NODE_STATE_DELIVERED {
+			n++
 		}
 	}
-	return fmt.Sprintf("%d/%d", delivered, len(r.GetNodes()))
+	return n
+}
+
+// runNamed gets a run by the number that a user wrote.
+func (a *app) runNamed(ctx context.Context, text string) (*api.Run, error) {
+	id, err := runID(text)
+	if err != nil {
+		return nil, err
+	}
+	return a.getRun(ctx, id)
 }
 
 func (a *app) getRun(ctx context.Context, id uint64) (*api.Run, error) {
@@ -94,11 +106,7 @@ func (a *app) getRun(ctx context.Context, id uint64) (*api.Run, error) {
 }
 
 func (a *app) runShow(ctx context.Context, text string) error {
-	id, err := runID(text)
-	if err != nil {
-		return err
-	}
-	r, err := a.getRun(ctx, id)
+	r, err := a.runNamed(ctx, text)
 	if err != nil {
 		return err
 	}
@@ -156,19 +164,15 @@ func (a *app) runCancel(ctx context.Context, text string) error {
 func (a *app) runRequestCommand() *cobra.Command {
 	request := &api.RequestRunRequest{}
 	var collectors string
-	c := &cobra.Command{
-		Use: "request [APPLICATION]", Short: "Request a run of an application's next job",
-		Args: cobra.MaximumNArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error {
-			if len(args) > 0 {
-				request.Application = args[0]
-			}
-			if collectors != "" {
-				request.Collectors = strings.Split(collectors, ",")
-			}
-			return a.runRequest(ctx, request)
-		}),
-	}
+	c := a.command("request [APPLICATION]", "Request a run of an application's next job", cobra.MaximumNArgs(1), func(ctx context.Context, args []string) error {
+		if len(args) > 0 {
+			request.Application = args[0]
+		}
+		if collectors != "" {
+			request.Collectors = strings.Split(collectors, ",")
+		}
+		return a.runRequest(ctx, request)
+	})
 	c.Flags().StringVar(&request.Profile, "profile", "", "`name` of a profile, instead of an application")
 	c.Flags().StringVar(&collectors, "collectors", "", "`list` of io, syscalls, callgraph, noise (default io,syscalls,noise)")
 	return c
@@ -191,12 +195,7 @@ func (a *app) runRequest(ctx context.Context, request *api.RequestRunRequest) er
 
 // hasResults reports whether the caller may read a result.
 func hasResults(r *api.Run) bool {
-	for _, n := range r.GetNodes() {
-		if len(n.GetFiles()) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.GetNodes(), func(n *api.RunNode) bool { return len(n.GetFiles()) > 0 })
 }
 
 // report of a run, built from the results of its nodes.
@@ -236,12 +235,10 @@ func (a *app) result(ctx context.Context, r *api.Run) (profiling.Result, error) 
 
 // noFilesReason explains why a caller sees no files of a run that has some.
 func noFilesReason(r *api.Run) string {
-	for _, n := range r.GetNodes() {
-		if n.GetState() == api.RunNodeState_RUN_NODE_STATE_DELIVERED {
-			return " for you: they are for user " + r.GetUser() + " and for administrators"
-		}
+	if delivered(r) == 0 {
+		return ""
 	}
-	return ""
+	return " for you: they are for user " + r.GetUser() + " and for administrators"
 }
 
 // resultOf one node; nil if it has none.
@@ -266,11 +263,8 @@ type reportFiles struct{ html, dot, pprof, folded string }
 func (a *app) runReportCommand() *cobra.Command {
 	var to reportFiles
 	var slurms bool
-	c := &cobra.Command{
-		Use: "report RUN", Short: "Show the findings of a run and the possible gain",
-		Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.runReport(ctx, args[0], to, slurms) }),
-	}
+	c := a.command("report RUN", "Show the findings of a run and the possible gain", cobra.ExactArgs(1),
+		func(ctx context.Context, args []string) error { return a.runReport(ctx, args[0], to, slurms) })
 	f := c.Flags()
 	f.StringVar(&to.html, "html", "", "write the page to this `file`")
 	f.StringVar(&to.dot, "dot", "", "write the call graph for Graphviz to this `file`")
@@ -285,11 +279,7 @@ func (a *app) runReportCommand() *cobra.Command {
 const leastDrawn = 0.005
 
 func (a *app) runReport(ctx context.Context, text string, to reportFiles, slurms bool) error {
-	id, err := runID(text)
-	if err != nil {
-		return err
-	}
-	r, err := a.getRun(ctx, id)
+	r, err := a.runNamed(ctx, text)
 	if err != nil {
 		return err
 	}
@@ -356,11 +346,8 @@ func writeTo(path string, write func(io.Writer) error) error {
 
 func (a *app) runDiffCommand() *cobra.Command {
 	var html string
-	c := &cobra.Command{
-		Use: "diff RUN[,RUN...] RUN[,RUN...]", Short: "Set two runs, or two sides of runs, beside each other",
-		Args: cobra.ExactArgs(2),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.runDiff(ctx, args[0], args[1], html) }),
-	}
+	c := a.command("diff RUN[,RUN...] RUN[,RUN...]", "Set two runs, or two sides of runs, beside each other", cobra.ExactArgs(2),
+		func(ctx context.Context, args []string) error { return a.runDiff(ctx, args[0], args[1], html) })
 	c.Flags().StringVar(&html, "html", "", "write the page to this `file`")
 	return c
 }
@@ -399,11 +386,7 @@ func (a *app) side(ctx context.Context, list string) (compare.Side, error) {
 		s.Name = "runs " + list
 	}
 	for text := range strings.SplitSeq(list, ",") {
-		id, err := runID(text)
-		if err != nil {
-			return s, err
-		}
-		r, err := a.getRun(ctx, id)
+		r, err := a.runNamed(ctx, text)
 		if err != nil {
 			return s, err
 		}

@@ -22,10 +22,8 @@ import (
 )
 
 func (a *app) runWatchCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "watch JOB", Short: "Show a job's figures while it runs", Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.runWatch(ctx, args[0]) }),
-	}
+	return a.command("watch JOB", "Show a job's figures while it runs", cobra.ExactArgs(1),
+		func(ctx context.Context, args []string) error { return a.runWatch(ctx, args[0]) })
 }
 
 func (a *app) runWatch(ctx context.Context, name string) error {

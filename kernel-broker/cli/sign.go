@@ -113,11 +113,8 @@ func (a *app) kernelSignCommand() *cobra.Command {
 	var s signature
 	var w evidence
 	var reason string
-	c := &cobra.Command{
-		Use: "sign NAME@VERSION --sign-key KEY", Short: "Give a registered kernel a new signature",
-		Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.kernelSign(ctx, args[0], &s, w, reason) }),
-	}
+	c := a.command("sign NAME@VERSION --sign-key KEY", "Give a registered kernel a new signature", cobra.ExactArgs(1),
+		func(ctx context.Context, args []string) error { return a.kernelSign(ctx, args[0], &s, w, reason) })
 	s.flags(c)
 	w.flags(c)
 	c.Flags().StringVar(&reason, "reason", "", "`text` for the record")
@@ -180,7 +177,7 @@ func (a *app) showSigned(m signing.Manifest, s *signature, whose string) {
 	p.row("  release", m.Release)
 	p.row("  build id", m.BuildID)
 	p.row("  architecture", m.Architecture)
-	p.row("  drivers", fmt.Sprintf("%d: %s", len(m.Drivers), joinReasons(m.Drivers)))
+	p.row("  drivers", fmt.Sprintf("%d: %s", len(m.Drivers), strings.Join(m.Drivers, " ")))
 	if m.SystemCores > 0 {
 		p.row("  system cores", m.SystemCores)
 	}
@@ -322,7 +319,6 @@ func describeFiles(kernel, initrd string) (image catalog.Artifact, with *catalog
 	return image, &file, err
 }
 
-// loadTrusted loads the trusted keys.
 func (s *signature) loadTrusted() error {
 	var publics []crypto.PublicKey
 	for _, by := range s.opened {

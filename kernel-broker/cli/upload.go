@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,11 +83,7 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 
 // passing reports errors that may pass, so that a retry makes sense.
 func passing(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.Aborted, codes.DeadlineExceeded:
-		return true
-	}
-	return false
+	return slices.Contains([]codes.Code{codes.Unavailable, codes.Aborted, codes.DeadlineExceeded}, status.Code(err))
 }
 
 // uploadFrom is one try.
@@ -155,20 +152,15 @@ func (a *app) progress(what string, size uint64) (bar drawn, done func()) {
 // drawn is a bar that counts what is written to it. That it cannot be drawn is no reason to stop.
 type drawn struct{ *progressbar.ProgressBar }
 
-// Write implements io.Writer.
 func (d drawn) Write(data []byte) (int, error) {
 	_ = d.Add(len(data))
 	return len(data), nil
 }
 
 func (a *app) artifactCommand() *cobra.Command {
-	list := &cobra.Command{Use: "list", Short: "List stored files and what uses them", Args: cobra.NoArgs, RunE: a.run(a.artifactList)}
+	list := a.command("list", "List stored files and what uses them", cobra.NoArgs, a.artifactList)
 	var dryRun bool
-	gc := &cobra.Command{
-		Use: "gc", Short: "Remove unused files",
-		Args: cobra.NoArgs,
-		RunE: a.run(func(ctx context.Context, _ []string) error { return a.artifactCollect(ctx, dryRun) }),
-	}
+	gc := a.command("gc", "Remove unused files", cobra.NoArgs, func(ctx context.Context, _ []string) error { return a.artifactCollect(ctx, dryRun) })
 	gc.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
 	return noun("artifact", "Files in the broker's store", list, gc)
 }

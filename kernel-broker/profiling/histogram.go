@@ -12,7 +12,6 @@ import (
 // are zero are left out.
 type Histogram []uint64
 
-// Add counts one value.
 func (h *Histogram) Add(value uint64) {
 	bucket := max(bits.Len64(value)-1, 0)
 	for len(*h) <= bucket {
@@ -21,7 +20,6 @@ func (h *Histogram) Add(value uint64) {
 	(*h)[bucket]++
 }
 
-// Count of all values.
 func (h Histogram) Count() uint64 {
 	var sum uint64
 	for _, n := range h {

@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package profiling is what a profiling run says: which collectors there are,
+// what each found on a node, and how the words of several nodes become one.
+//
+// The idea: results are plain data that add up. Every figure is a count, a sum
+// of nanoseconds or bytes, a histogram of powers of two, or the largest of its
+// kind, so that merging is addition, in any order, and nothing that one node
+// knew is lost by it. Shares, quantiles and means are worked out by whoever
+// reads. A result that is not whole says so by itself: what was refused, what
+// broke off, what found no room, and what the measuring cost.
+//
+// The package imports the standard library only. schema/run.schema.json
+// describes the JSON; a test holds it and these types together.
 package profiling
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -183,4 +196,35 @@ func (r *Result) KernelShare() (share float64, ok bool) {
 		return 0, false
 	}
 	return float64(system) / float64(all), true
+}
+
+// Live is one line of figures while a job runs. Lists in the result are cut.
+type Live struct {
+	Format int       `json:"format"`
+	At     time.Time `json:"at"`
+	// Ended is true in the last line.
+	Ended  bool   `json:"ended"`
+	Result Result `json:"result"`
+}
+
+// JSON of a result, indented.
+func (r Result) JSON() ([]byte, error) {
+	content, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("profiling result: %w", err)
+	}
+	return append(content, '\n'), nil
+}
+
+// ParseResult reads what JSON writes. Names that are not known are left alone:
+// a later version of the same format may have more.
+func ParseResult(content []byte) (Result, error) {
+	var r Result
+	if err := json.Unmarshal(content, &r); err != nil {
+		return Result{}, fmt.Errorf("profiling result: %w", err)
+	}
+	if r.Format != Format {
+		return Result{}, fmt.Errorf("profiling result: format %d: %w", r.Format, ErrFormat)
+	}
+	return r, nil
 }

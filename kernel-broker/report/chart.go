@@ -5,6 +5,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"strconv"
 )
 
 // Chart has a row for each thing that it shows. A row has bars that begin at 0,
@@ -142,8 +143,7 @@ func (c Chart) Layout() ChartLayout {
 		out.Ticks = append(out.Ticks, tick{axis.at(v), c.tick(v, axis.text)})
 	}
 	if c.Reference != nil {
-		at := axis.at(*c.Reference)
-		out.Reference = &at
+		out.Reference = new(axis.at(*c.Reference))
 	}
 	return out
 }
@@ -214,4 +214,125 @@ func sum(values []float64) float64 {
 		total += v
 	}
 	return total
+}
+
+// scale maps values to positions on a line.
+type scale struct {
+	from, to    float64 // values
+	left, right float64 // positions
+	step        float64
+}
+
+// same is how close two values are, relative to their size, to be one value on
+// an axis: closer ones have ticks that floating point cannot tell apart.
+const same = 1e-9
+
+// newScale from the lowest to the highest value, widened to round numbers.
+func newScale(low, high, left, right float64, ticks int) scale {
+	if !(high-low > same*max(math.Abs(low), math.Abs(high))) {
+		middle := low
+		low, high = middle-1, middle+1
+		if middle != 0 {
+			low, high = middle-math.Abs(middle)/10, middle+math.Abs(middle)/10
+		}
+	}
+	step := niceStep((high - low) / float64(max(1, ticks)))
+	from, to := math.Floor(low/step)*step, math.Ceil(high/step)*step
+	return scale{from: from, to: to, left: left, right: right, step: step}
+}
+
+// niceStep is 1, 2 or 5 times a power of ten, not below what is asked for.
+func niceStep(rough float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(rough)))
+	for _, m := range []float64{1, 2, 5} {
+		if m*power >= rough*(1-1e-9) {
+			return m * power
+		}
+	}
+	return 10 * power
+}
+
+// at is where a value is; what lies outside is put to the edge.
+func (s scale) at(v float64) float64 {
+	share := (v - s.from) / (s.to - s.from)
+	return round(s.left + min(max(share, 0), 1)*(s.right-s.left))
+}
+
+func (s scale) ticks() []float64 {
+	var out []float64
+	count := int(math.Round((s.to - s.from) / s.step))
+	for i := 0; i <= count; i++ {
+		v := s.from + float64(i)*s.step
+		if math.Abs(v) < s.step/1e6 {
+			v = 0
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// text of a tick, with as many digits as tell it from the next.
+func (s scale) text(v float64) string {
+	return strconv.FormatFloat(v, 'f', max(0, -int(math.Floor(math.Log10(s.step)+1e-9))), 64)
+}
+
+// round to a tenth of a pixel: more digits only make the file longer.
+func round(v float64) float64 { return math.Round(v*10) / 10 }
+
+// tick of an axis as drawn.
+type tick struct {
+	At   float64
+	Text string
+}
+
+// seriesColours is how many series a chart can tell apart. Each has a shape of
+// its own too, so that colour is not needed.
+const seriesColours = 8
+
+// shapes of the marks, around a middle of 0,0.
+var shapes = [seriesColours]string{
+	"M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0z", // disc
+	"M-4,-4h8v8h-8z",                      // square
+	"M0,-5.5l5.5,5.5l-5.5,5.5l-5.5,-5.5z", // diamond
+	"M0,-5l5,9h-10z",                      // triangle up
+	"M0,5l5,-9h-10z",                      // triangle down
+	"M-1.5,-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z", // plus
+	"M-5,0l9,-5v10z", // triangle left
+	"M-5,-3l2,-2l3,3l3,-3l2,2l-3,3l3,3l-2,2l-3,-3l-3,3l-2,-2l3,-3z", // cross
+}
+
+// Series of a chart. Colour is its number from 0, so that the same thing has
+// the same colour and shape in each chart of a page.
+type Series struct {
+	Name   string
+	Colour int
+}
+
+// Named gives series their colours in turn.
+func Named(names ...string) []Series {
+	out := make([]Series, len(names))
+	for i, name := range names {
+		out[i] = Series{name, i}
+	}
+	return out
+}
+
+type Entry struct {
+	Name  string
+	Class string
+	Shape string
+}
+
+func (s Series) entry() Entry {
+	number := s.Colour % seriesColours
+	return Entry{Name: s.Name, Class: fmt.Sprintf("s%d", number), Shape: shapes[number]}
+}
+
+// shorten a label to what has room; the whole stands in the mark's title.
+func shorten(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return string(runes[:max(1, most-1)]) + "…"
 }

@@ -1,5 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package report makes self-contained pages of what was measured: text, tables
+// that sort, and charts, in one HTML file that needs no network, and the same
+// text and tables for a terminal.
+//
+// The idea: a report is a Document of Sections of Components, and these are plain
+// data. A View, a template, says which of them a report has and in which order;
+// Go calculates the figures. No report has HTML of its own, so there is one
+// place where names from outside are escaped, one that knows light, dark, paper
+// and screen readers, and a terminal shows the very figures of the page, since
+// both are drawn from the same values.
+//
+// A page says in its own content security policy that nothing may be loaded
+// and that no script may run but the one in it, by digest. The script only
+// sorts tables and zooms; without it everything is there to read. The two kinds
+// of charts, rows with bars or dots and flame graphs, are drawn here as inline
+// SVG, and not by a charts library: they take their colours from the page's
+// theme, and each mark shows its figure to pointers and screen readers.
 package report
 
 import (
@@ -14,7 +31,6 @@ import (
 	"regexp"
 )
 
-// Document is one page.
 type Document struct {
 	Title string
 	// Lead says in a sentence or two what the page is about.
@@ -26,7 +42,6 @@ type Document struct {
 	broken error // of the view that made it
 }
 
-// Section of a page.
 type Section struct {
 	// ID is the section's anchor: letters, digits and hyphens.
 	ID         string
@@ -69,7 +84,6 @@ func drawPart(p Component) (template.HTML, error) {
 // ErrAnchor is a section whose ID cannot be linked to.
 var ErrAnchor = errors.New("bad or repeated section ID")
 
-// WriteHTML writes the page.
 func (d Document) WriteHTML(w io.Writer) error {
 	if err := d.check(); err != nil {
 		return fmt.Errorf("page %q: %w", d.Title, err)
@@ -118,3 +132,62 @@ func (d Document) check() error {
 }
 
 var anchor = regexp.MustCompile(`^[a-z0-9-]+$`)
+
+// Paragraph of plain text.
+type Paragraph string
+
+func (Paragraph) template() string { return "paragraph" }
+
+// Mood of a notice. A word shows it as well as a colour.
+type Mood string
+
+// The moods.
+const (
+	Good    Mood = "good"
+	Neutral Mood = "neutral"
+	Bad     Mood = "bad"
+)
+
+// Notice is a boxed sentence that should not be overlooked.
+type Notice struct {
+	Mood  Mood
+	Title string
+	Text  string
+}
+
+func (Notice) template() string { return "notice" }
+
+// Class of the box; an unknown mood is neutral.
+func (n Notice) Class() string {
+	switch n.Mood {
+	case Good, Bad:
+		return "notice " + string(n.Mood)
+	case Neutral:
+	}
+	return "notice neutral"
+}
+
+// List of plain texts.
+type List []string
+
+func (List) template() string { return "list" }
+
+// Facts are names with their values.
+type Facts []Fact
+
+// Fact is one of them. Code is set in a fixed width: digests, flags, paths.
+type Fact struct {
+	Name string
+	Text string
+	Code bool
+}
+
+func (Facts) template() string { return "facts" }
+
+// Folded parts are shown when asked for, and always on paper.
+type Folded struct {
+	Title      string
+	Components []Component
+}
+
+func (Folded) template() string { return "folded" }

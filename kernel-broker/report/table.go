@@ -22,17 +22,14 @@ type Table struct {
 
 func (Table) template() string { return "table" }
 
-// Column of a table.
 type Column struct {
 	Title string
 	// Numeric columns are set to the right, and sort by number.
 	Numeric bool
 }
 
-// Row of a table.
 type Row []Cell
 
-// Cell of a table.
 type Cell struct {
 	Text string
 	// Value that a numeric column sorts by; without one the cell sorts last.
@@ -46,7 +43,6 @@ type Cell struct {
 	Code bool
 }
 
-// Text makes a cell of words.
 func Text(text string) Cell { return Cell{Text: text} }
 
 // Code makes a cell in a fixed width.
@@ -55,10 +51,8 @@ func Code(text string) Cell { return Cell{Text: text, Code: true} }
 // Figure makes a cell of a number, in the words given.
 func Figure(value float64, text string) Cell { return Cell{Text: text, Value: &value} }
 
-// Missing makes the cell of a missing figure.
 func Missing() Cell { return Cell{Text: "–"} }
 
-// Class of the cell.
 func (c Cell) Class() string {
 	class := ""
 	switch {

@@ -2,7 +2,14 @@
 
 package collect
 
-import "time"
+import (
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
 
 const (
 	// grant is the initial credit: a job's start, mostly loading of libraries, has many calls and is not typical.
@@ -30,7 +37,6 @@ type usage struct {
 	Cost time.Duration
 }
 
-// budgetStep is the decision.
 type budgetStep struct {
 	Observe bool
 	// Ask again after this time.
@@ -66,7 +72,6 @@ func newBudget(share float64, cpus int) *budget {
 	}
 }
 
-// start is the first step.
 func (c *budget) start() budgetStep { return budgetStep{Observe: true, Ask: leastAsk} }
 
 // decide returns the next step. chance is a random number in [0, 1).
@@ -136,3 +141,16 @@ func about(span time.Duration, chance float64) time.Duration {
 }
 
 func clamp(span, least, most time.Duration) time.Duration { return min(max(span, least), most) }
+
+// nodeCPUs counts the CPUs of the node. The agent itself may be restricted to the system's.
+func nodeCPUs() int {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return runtime.NumCPU()
+	}
+	cpus, err := kb.ParseCPUs(strings.TrimSpace(string(text)))
+	if err != nil {
+		return runtime.NumCPU()
+	}
+	return len(cpus)
+}

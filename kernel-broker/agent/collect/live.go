@@ -5,6 +5,7 @@ package collect
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
 // How many lines a client of live figures may lag behind, and how long sending a line may take.
@@ -124,7 +126,6 @@ func (s *liveServer) watch(ctx context.Context, hand func(line []byte)) {
 	}
 }
 
-// HasClients reports whether a client is connected.
 func (s *liveServer) HasClients() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,4 +157,29 @@ func (s *liveServer) Close() error {
 	}
 	s.mu.Unlock()
 	return s.end()
+}
+
+// liveList limits the entries of a list in a line of figures.
+const liveList = 20
+
+// publish sends a line to the listeners. Without a listener it reads nothing and costs nothing.
+func (r *Run) publish(last bool) {
+	if !r.server.HasClients() {
+		return
+	}
+	now := r.result
+	if !last {
+		var err error
+		if now, err = r.snapshot(); err != nil {
+			r.log.Warn("live figures not whole", "error", err)
+		}
+	}
+	line, err := json.Marshal(profiling.Live{
+		Format: profiling.Format, At: time.Now().UTC(), Ended: last, Result: Short(now, liveList),
+	})
+	if err != nil {
+		r.log.Error("live figures", "error", err)
+		return
+	}
+	r.server.Publish(append(line, '\n'))
 }

@@ -171,7 +171,6 @@ func (m *meter) price(w working) float64 {
 // share of the job's CPU time that a collector took in all windows.
 func (m *meter) share(name profiling.Collector) float64 { return m.sums[name].Share() }
 
-// overhead so far.
 func (m *meter) overhead(node string) []profiling.Overhead {
 	var all []profiling.Overhead
 	for _, name := range m.order {

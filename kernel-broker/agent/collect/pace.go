@@ -86,7 +86,6 @@ func newPace(share float64, m *meter, jobNS func() uint64) *pace {
 // due says when to ask.
 func (p *pace) due() <-chan time.Time { return p.timer.C }
 
-// start when the collectors have.
 func (p *pace) start(sessions []working) error {
 	p.sessions = sessions
 	p.began = p.moment()
@@ -164,7 +163,6 @@ func (w *watched) base(p *pace) float64 {
 	return float64(p.last.job-w.older.job) - (p.cost - w.older.all)
 }
 
-// turn them.
 func (p *pace) turn(who []*watched) []profiling.Partial {
 	if p.look {
 		wrong := p.resume(who)

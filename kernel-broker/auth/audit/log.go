@@ -51,7 +51,6 @@ const (
 	resumePause = time.Minute
 )
 
-// Options of a log.
 type Options struct {
 	Dir string
 	// MaxBytes defaults to DefaultMaxBytes.
@@ -105,7 +104,6 @@ type tail struct {
 	problem  error     // why the last try failed
 }
 
-// Error implements error.
 func (t *tail) Error() string {
 	switch text := t.description(); {
 	case t.cause == nil && t.problem != nil:

@@ -187,8 +187,7 @@ func (v *verifier) record(r record, line []byte) {
 		v.untilOpen = false
 	}
 	if v.head != nil && v.head.Seq == r.Seq {
-		seen := v.last
-		v.headSeen = &seen
+		v.headSeen = new(v.last)
 	}
 	if v.report.Records == 0 {
 		v.report.First, v.report.Begin = r.Seq, r.At

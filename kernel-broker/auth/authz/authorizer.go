@@ -40,7 +40,6 @@ type unrecorded struct{}
 func (unrecorded) Append(audit.Entry, bool) (uint64, error) { return 0, nil }
 func (unrecorded) HasSpace() bool                           { return true }
 
-// Options of an authorizer.
 type Options struct {
 	// File of the policy. With Optional it may be missing at the start; empty
 	// stands for none.
@@ -317,8 +316,7 @@ func (d Decision) source() string {
 func (d Decision) entry(kind string) audit.Entry {
 	e := audit.Entry{Kind: kind, Who: d.Who, By: d.By, From: d.From, Action: d.Action, Object: d.Object, Via: d.Via}
 	if !d.Unknown {
-		uid := d.UID
-		e.UID = &uid
+		e.UID = new(d.UID)
 	}
 	return e
 }
@@ -330,8 +328,7 @@ func (a *Authorizer) Note(d Decision, wait bool) (uint64, error) {
 	e := d.entry(KindDecision)
 	e.Reason, e.Stated = d.Reason, d.Stated
 	if !d.Open {
-		allowed := d.Allowed
-		e.Allowed = &allowed
+		e.Allowed = new(d.Allowed)
 	}
 	seq, err := a.o.Record.Append(e, wait)
 	if err != nil {
@@ -344,8 +341,7 @@ func (a *Authorizer) Note(d Decision, wait bool) (uint64, error) {
 // Records are sampled, and left out while the disk has room for changes only.
 func (a *Authorizer) NoteWhole(d Decision, failure error) error {
 	e := d.entry(KindDecision)
-	allowed := d.Allowed
-	e.Allowed, e.Reason, e.Stated = &allowed, d.Reason, d.Stated
+	e.Allowed, e.Reason, e.Stated = new(d.Allowed), d.Reason, d.Stated
 	if d.Allowed {
 		e.Outcome = outcome(failure)
 	}
@@ -377,8 +373,7 @@ func (a *Authorizer) NoteOutcome(d Decision, of uint64, failure error) error {
 	e := d.entry(KindOutcome)
 	e.Of, e.Outcome = of, outcome(failure)
 	if denied := failure != nil && !d.Allowed; denied || d.Open && failure == nil {
-		allowed := !denied
-		e.Allowed = &allowed
+		e.Allowed = new(!denied)
 	}
 	_, err := a.o.Record.Append(e, false)
 	return err

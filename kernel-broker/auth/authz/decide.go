@@ -12,7 +12,6 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Decide answers a question.
 func (p *Policy) Decide(q Question) Answer {
 	d := decision{Policy: p, Question: q}
 	role, line, nearly := d.administrator()
@@ -244,7 +243,6 @@ func (r Rule) fits(s Subject) (fits bool, proviso string) {
 	return true, strings.Join(parts, " ")
 }
 
-// String says for whom a rule is.
 func (r Rule) String() string {
 	var parts []string
 	for _, part := range []struct {

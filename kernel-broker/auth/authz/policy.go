@@ -78,7 +78,6 @@ var Actions = []Action{View, Use, Publish, Upload, Retire, Quarantine, Release, 
 // onProfile are the actions whose object is a profile.
 var onProfile = []Action{Use, Publish, Retire, Quarantine, Release}
 
-// OnProfile reports whether the object of the action is a profile.
 func (a Action) OnProfile() bool { return slices.Contains(onProfile, a) }
 
 // Place is where a subject comes from.
@@ -121,7 +120,6 @@ type Question struct {
 	Object  string
 }
 
-// Answer of the policy.
 type Answer struct {
 	Allowed bool
 	// Reason is a whole sentence: who, what, why.
@@ -177,7 +175,6 @@ func DefaultPolicy(always []uint32) *Policy {
 	}
 }
 
-// rules are those of all profiles.
 func (p *Policy) rules() iter.Seq[Rule] {
 	return func(yield func(Rule) bool) {
 		for _, r := range append(slices.Collect(maps.Values(p.Profiles)), p.Default) {

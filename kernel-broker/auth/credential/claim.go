@@ -199,7 +199,6 @@ func (d digester) value(kind protoreflect.Kind, v protoreflect.Value) {
 	}
 }
 
-// Decoded is what a decoder found in a credential.
 type Decoded struct {
 	UID, GID uint32
 	// Encoded and Decoded are when, by the clocks of the two hosts.
@@ -216,7 +215,6 @@ type Decoder interface {
 	Decode(ctx context.Context, credential string) (Decoded, error)
 }
 
-// Options of a verifier.
 type Options struct {
 	Decoder Decoder
 	// Cluster is whose broker this is.

@@ -258,7 +258,6 @@ func bodyLength(header []byte, kind byte) (int, error) {
 	return int(h.Length), nil
 }
 
-// parseEncodeReply returns the credential.
 func parseEncodeReply(body []byte) (string, error) {
 	s := cryptobyte.String(body)
 	var code uint8

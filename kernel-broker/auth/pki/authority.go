@@ -71,7 +71,6 @@ type signing struct {
 	crossed *x509.Certificate
 }
 
-// Options of an authority.
 type Options struct {
 	// Dir holds keys and certificates; it is made at the first start.
 	Dir string

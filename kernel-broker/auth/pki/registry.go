@@ -354,7 +354,6 @@ func (r *Registry) learn(node string, revocation *Revocation) {
 
 var forEver = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// take learns what a record says.
 func (r *Registry) take(rec store.Record) {
 	record, err := decode(rec)
 	if err != nil {

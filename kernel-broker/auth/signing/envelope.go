@@ -206,7 +206,6 @@ type Terms struct {
 	Floor         uint32
 }
 
-// ManifestOf describes a kernel.
 func ManifestOf(k kb.Kernel, t Terms) Manifest {
 	m := Manifest{
 		Format: manifestFormat, Cluster: t.Cluster, Profile: k.Profile, Version: k.Version,
@@ -221,7 +220,6 @@ func ManifestOf(k kb.Kernel, t Terms) Manifest {
 	return m
 }
 
-// Kernel is the kernel that the manifest describes.
 func (m Manifest) Kernel() kb.Kernel {
 	k := kb.Kernel{
 		Profile: m.Profile, Version: m.Version, ImageDigest: m.Image.Digest, ImageSize: m.Image.Size,

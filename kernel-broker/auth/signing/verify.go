@@ -250,7 +250,6 @@ type Trust struct {
 	Floors map[string]uint32
 }
 
-// TrustedKey is a key with what it is good for.
 type TrustedKey struct {
 	Name string
 	ID   string

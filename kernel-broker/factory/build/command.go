@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,4 +75,24 @@ func run(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w%s", strings.Join(cmd.Args, " "), err, complaint)
 	}
 	return stdout.Bytes(), nil
+}
+
+// Progress prints how far the work is.
+type Progress struct {
+	Out    io.Writer
+	Kernel string
+}
+
+// Say prints one line.
+func (p Progress) Say(format string, args ...any) {
+	if p.Out == nil {
+		return
+	}
+	// A closed terminal is no reason to stop a build.
+	_, _ = fmt.Fprintf(p.Out, "%s: %s\n", p.Kernel, fmt.Sprintf(format, args...))
+}
+
+// Waiting returns what to call when another process does the same work.
+func (p Progress) Waiting(what string) func() {
+	return func() { p.Say("another process is %s: waiting for it", what) }
 }

@@ -29,7 +29,6 @@ var kernelDependency = regexp.MustCompile(`\b(linux-image-[0-9][a-z0-9.+-]*-amd6
 // Result is a kernel, fetched now or before.
 type Result struct {
 	Manifest Manifest
-	Dir      string
 	Cached   bool
 	Took     time.Duration
 }
@@ -68,7 +67,7 @@ func (b *Builder) Distribution(ctx context.Context, out string) (Result, error) 
 	if err := Publish(dir, out, ImageFile, ConfigFile, ManifestFile); err != nil {
 		return fail(err)
 	}
-	return Result{Manifest: manifest, Dir: dir, Cached: cached, Took: time.Since(started)}, nil
+	return Result{Manifest: manifest, Cached: cached, Took: time.Since(started)}, nil
 }
 
 // DistributionPackage names the package of the distribution's kernel, with its

@@ -26,7 +26,6 @@ const pause = 100 * time.Millisecond
 // ErrHeld is what Try says of a lock that another holds.
 var ErrHeld = errors.New("held by another process")
 
-// Lock is a lock that is held.
 type Lock struct {
 	file *os.File
 }

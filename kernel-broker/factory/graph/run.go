@@ -18,7 +18,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
-// Runner runs graphs.
 type Runner struct {
 	Store    Store
 	Slurm    *Slurm      // does the steps in jobs; nil: this process does them

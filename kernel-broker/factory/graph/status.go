@@ -72,7 +72,6 @@ type Cost struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// StepStatus is how far a step is.
 type StepStatus struct {
 	Name   string    `json:"name"`
 	State  State     `json:"state"`
@@ -94,7 +93,6 @@ type StepStatus struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// Step returns the status of the step of that name.
 func (s Status) Step(name string) (StepStatus, bool) {
 	i := slices.IndexFunc(s.Steps, func(step StepStatus) bool { return step.Name == name })
 	if i < 0 {

@@ -127,7 +127,6 @@ func New(steps ...Step) (*Graph, error) {
 	return g, errors.Join(wrong...)
 }
 
-// Step returns the step of that name.
 func (g *Graph) Step(name string) (Step, bool) {
 	i := slices.IndexFunc(g.steps, func(s Step) bool { return s.Name == name })
 	if i < 0 {

@@ -92,7 +92,6 @@ type Slurm struct {
 	Arguments []string
 }
 
-// Result of a build.
 type Result struct {
 	// Candidate is nil after a build that stopped at a step.
 	Candidate *pipeline.Candidate

@@ -21,7 +21,6 @@ import (
 // Publisher registers kernels that win.
 type Publisher struct{ Broker Broker }
 
-// Publish implements pipeline.Publisher.
 func (p Publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Writer) (string, error) {
 	profile, err := p.Broker.Profile(ctx, c.Name)
 	if err != nil {

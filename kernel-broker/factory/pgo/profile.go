@@ -122,20 +122,33 @@ func (p Profile) Ran() []string {
 // Merge adds another run's counters. Both must come from the same build: a
 // function that differs is an error which names it, and nothing is merged.
 func (p Profile) Merge(other Profile) (Profile, error) {
-	sum := Profile{Files: maps.Clone(p.Files), Runs: p.Runs + other.Runs}
+	sum, err := p.joined(other, p.Runs+other.Runs, add)
+	if err != nil {
+		return Profile{}, err
+	}
+	for name, file := range other.Files {
+		if _, both := p.Files[name]; !both {
+			sum.Files[name] = file
+		}
+	}
+	return sum, nil
+}
+
+// joined joins the files that both have, counter by counter.
+func (p Profile) joined(other Profile, runs uint32, join func(a, b int64) (int64, error)) (Profile, error) {
+	out := Profile{Files: maps.Clone(p.Files), Runs: runs}
 	for _, name := range other.Names() {
 		mine, both := p.Files[name]
 		if !both {
-			sum.Files[name] = other.Files[name]
 			continue
 		}
-		merged, err := mine.with(other.Files[name], add)
+		file, err := mine.with(other.Files[name], join)
 		if err != nil {
 			return Profile{}, fmt.Errorf("profile of %q: %w", name, err)
 		}
-		sum.Files[name] = merged
+		out.Files[name] = file
 	}
-	return sum, nil
+	return out, nil
 }
 
 // with joins two files of the same functions, counter by counter.
@@ -216,4 +229,34 @@ func (p Profile) Encoded() map[string][]byte {
 		}
 	}
 	return encoded
+}
+
+// Mode is how far the compiler may go with a profile.
+type Mode string
+
+// The modes; doc.go says what they differ in.
+const (
+	ModeFull Mode = "pgo"
+	ModeSafe Mode = "pgo-safe"
+)
+
+// Flags for the compiler: the profile in the folder dir, for objects below the
+// folder objects. Both are absolute.
+func (m Mode) Flags(dir, objects string) ([]string, error) {
+	var use []string
+	switch m {
+	case ModeFull:
+		use = []string{"-fprofile-use=" + dir}
+	case ModeSafe:
+		use = []string{"-fbranch-probabilities", "-fprofile-dir=" + dir}
+	default:
+		return nil, fmt.Errorf("%q is no way to use a profile", string(m))
+	}
+	return append(use,
+		"-fprofile-prefix-path="+objects,
+		// Counters of several processors may be a little apart.
+		"-fprofile-correction",
+		"-Wmissing-profile",
+		"-Wno-error=coverage-mismatch",
+	), nil
 }

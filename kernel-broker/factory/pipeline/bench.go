@@ -4,10 +4,12 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +38,6 @@ func (e Emulator) at(w *graph.Work) measure.Bench {
 	return b
 }
 
-// Workload implements Bench.
 func (e Emulator) Workload() Workload {
 	run := func(p workload.Parameters) verdict.Run {
 		return verdict.Run{Workload: e.Load.Name, Seed: p.Seed, Size: p.Size}
@@ -45,10 +46,8 @@ func (e Emulator) Workload() Workload {
 		Train: run(e.Load.Train), Test: run(e.Load.Test), Required: []string{e.Load.Name}}
 }
 
-// Inputs implements Bench.
 func (e Emulator) Inputs() (Inputs, error) { return e.Machine.Inputs(context.Background(), e.Load) }
 
-// Boot implements Bench.
 func (e Emulator) Boot(ctx context.Context, kernel string, w *graph.Work) error {
 	manifest, err := build.ReadManifest(kernel)
 	if err != nil {
@@ -85,7 +84,6 @@ const (
 	workTrace = "work.trace"
 )
 
-// Trace implements Bench.
 func (e Emulator) Trace(ctx context.Context, kernel string, w *graph.Work) error {
 	return aside(w, func(dir string) error {
 		run, work, err := e.at(w).Trace(ctx, measure.Kernel{Name: "traced", Dir: kernel}, e.Load, dir)
@@ -96,7 +94,6 @@ func (e Emulator) Trace(ctx context.Context, kernel string, w *graph.Work) error
 	})
 }
 
-// Profile implements Bench.
 func (e Emulator) Profile(ctx context.Context, kernel string, w *graph.Work) error {
 	objects, err := os.ReadFile(filepath.Join(kernel, objectsFile))
 	if err != nil {
@@ -120,7 +117,6 @@ func (e Emulator) Profile(ctx context.Context, kernel string, w *graph.Work) err
 	})
 }
 
-// Measure implements Bench.
 func (e Emulator) Measure(ctx context.Context, kernel string, data Data, w *graph.Work) error {
 	parameters := e.Load.Test
 	if data == Train {
@@ -149,4 +145,135 @@ func aside(w *graph.Work, run func(dir string) error) error {
 		return err
 	}
 	return errors.Join(run(dir), os.RemoveAll(dir))
+}
+
+// Failed is the outcome of a kernel that does not do what it has to. No verdict
+// was asked for.
+const Failed verdict.Outcome = "failed"
+
+// Stages at which a kernel can show its fault.
+const (
+	stageBoot     = "boot"
+	stageWorkload = "workload"
+)
+
+// Fault is what a kernel did wrong where it was tried: it is to blame, and
+// neither the bench nor the machine. A build that meets one ends with a
+// candidate that failed. As it may be met by a job or by another build, it
+// travels as the detail of the step's error.
+type Fault struct {
+	// Kernel is the folder of the one to blame, Stage where it showed.
+	Kernel string `json:"kernel"`
+	Stage  string `json:"stage"`
+	// Reason is a line, Console the end of what the guest said.
+	Reason  string `json:"reason"`
+	Console string `json:"console"`
+
+	err error
+}
+
+func (f *Fault) Error() string {
+	if f.Stage == stageBoot {
+		return "the kernel does not boot: " + f.Reason
+	}
+	return "the workload fails on the kernel: " + f.Reason
+}
+
+// Unwrap gives the error that it was made of, where it was met in this process.
+func (f *Fault) Unwrap() error { return f.err }
+
+func (f *Fault) Detail() any { return f }
+
+// faultOf distinguishes a faulty kernel from a faulty bench; nil for the latter, and where it was ctx that ended the run.
+func faultOf(ctx context.Context, err error) *Fault {
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	var boot *vm.BootError
+	if errors.As(err, &boot) {
+		reason := string(boot.Reason)
+		if boot.Said != "" {
+			reason += ": " + boot.Said
+		}
+		return &Fault{Stage: stageBoot, Reason: reason, Console: boot.Tail, err: err}
+	}
+	var failed *workload.FailedError
+	if errors.As(err, &failed) {
+		reason := fmt.Sprintf("%s failed: %s", failed.Part, lastLine(failed.Output))
+		return &Fault{Stage: stageWorkload, Reason: reason, Console: failed.Output, err: err}
+	}
+	return nil
+}
+
+// tries adds a step that a kernel has to stand, and that leaves nothing to go on
+// with where it does not.
+func (b *builder) tries(name, kind, kernel string, run func(ctx context.Context, kernel string, w *graph.Work) error) {
+	b.add(name, kind, b.bench(), map[string]string{"kernel": kernel}, emulate, func(ctx context.Context, w *graph.Work) error {
+		err := run(ctx, w.Need("kernel"), w)
+		if fault := faultOf(ctx, err); fault != nil {
+			fault.Kernel = w.Need("kernel")
+			return fault
+		}
+		return err
+	})
+}
+
+// faults parts the error of a run: the kernels that are to blame, and the rest.
+func faults(err error) (found []Fault, rest error) {
+	var others []error
+	for _, one := range parts(err) {
+		var step *graph.StepError
+		var fault Fault
+		if errors.As(one, &step) && step.Detail != nil && json.Unmarshal(step.Detail, &fault) == nil && fault.Kernel != "" {
+			found = append(found, fault)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return found, errors.Join(others...)
+}
+
+func parts(err error) []error {
+	joined, is := err.(interface{ Unwrap() []error })
+	if !is {
+		return slices.DeleteFunc([]error{err}, func(err error) bool { return err == nil })
+	}
+	var all []error
+	for _, one := range joined.Unwrap() {
+		all = append(all, parts(one)...)
+	}
+	return all
+}
+
+// blame notes a candidate that failed. Where the fault was met by a kernel on
+// the way to it, that one is noted.
+func (p *Pipeline) blame(fault Fault) (Candidate, error) {
+	manifest, err := build.ReadManifest(fault.Kernel)
+	if err != nil {
+		return Candidate{}, err
+	}
+	candidate := p.candidate(manifest, fault.Kernel)
+	candidate.Outcome, candidate.Reason, candidate.Console = Failed, fault.Error(), fault.Console
+	if manifest.Variant == build.Instrumented || manifest.Variant == build.Traced {
+		candidate.Reason = fmt.Sprintf("%s (the %s kernel, which the candidate is made by)", candidate.Reason, manifest.Variant)
+	}
+	if before, err := p.Candidates.Get(candidate.Name, candidate.ID); err == nil {
+		candidate.Made, candidate.Published = before.Made, before.Published
+	}
+	return candidate, p.Candidates.Put(candidate)
+}
+
+// complaint is the line of a compiler's or linker's words that says most.
+func complaint(text string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "error:") || strings.Contains(line, "undefined reference") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return lastLine(text)
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }

@@ -170,7 +170,6 @@ func (c Candidates) Put(candidate Candidate) error {
 	return nil
 }
 
-// Get reads a candidate.
 func (c Candidates) Get(name, id string) (Candidate, error) {
 	if err := kb.ValidateProfileName(name); err != nil {
 		return Candidate{}, err

@@ -9,12 +9,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
@@ -175,4 +180,182 @@ func writeFile(path string, fill func(io.Writer) error) error {
 		return err
 	}
 	return errors.Join(fill(file), file.Close())
+}
+
+// Describe a kernel by what lies in its folder.
+func (p *Pipeline) Describe(w *graph.Work, name string) (kernelreport.Kernel, error) {
+	dir := w.Need("kernel-" + name)
+	manifest, err := build.ReadManifest(dir)
+	if err != nil {
+		return kernelreport.Kernel{}, err
+	}
+	kernel := kernelreport.Kernel{
+		Kernel: verdict.Kernel{Name: name}, Title: p.title(name), Release: manifest.Release, BuildID: manifest.BuildID,
+		Size:       kernelreport.Size{Image: manifest.Image.Size},
+		Provenance: provenance(manifest), Profile: profileUse(manifest.Profile),
+	}
+	if name == p.Recipe.Name && (manifest.Profile != nil || p.Recipe.Slimming != "") || name == kernelPlain && p.Recipe.Slimming != "" {
+		kernel.Trained = []verdict.Run{p.Bench.Workload().Train}
+	}
+	if s := manifest.Sections; s != nil {
+		kernel.Size.FunctionText = s.All()
+		kernel.Size.Sections = []kernelreport.Section{{Name: ".text", Bytes: s.Text}, {Name: ".text.hot", Bytes: s.Hot}, {Name: ".text.unlikely", Bytes: s.Unlikely}}
+	}
+	functions, err := slim.ReadFile(filepath.Join(dir, build.SystemMapFile), slim.ReadText)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the distribution's comes without
+		return kernelreport.Kernel{}, err
+	}
+	kernel.Size.Functions = len(functions)
+	config, err := kconfig.ReadConfig(filepath.Join(dir, build.ConfigFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return kernel, nil // the current one comes without
+	}
+	for _, value := range config {
+		if value == "y" || value == "m" {
+			kernel.Size.Options++
+		}
+	}
+	return kernel, err
+}
+
+func provenance(m build.Manifest) kernelreport.Provenance {
+	made := kernelreport.Provenance{
+		Source:       build.Part{Name: m.Source.Package + " " + m.Source.Version, Digest: m.Source.Digest},
+		ConfigDigest: m.Config.Digest, Flags: m.Flags, ImageDigest: m.Image.Digest, Builder: m.Builder, InputsKey: m.InputsKey,
+		Fragments: m.Fragments, Patches: m.Source.Patches,
+	}
+	if m.Compiler != nil {
+		made.Compiler, made.Version = m.Compiler.Name, m.Compiler.Version
+	}
+	if m.Profile != nil {
+		made.ProfileDigest = m.Profile.Digest
+	}
+	return made
+}
+
+// profileUse is nil for a kernel without a profile.
+func profileUse(use *build.Use) *kernelreport.Profile {
+	if use == nil {
+		return nil
+	}
+	c := use.Complaints
+	return &kernelreport.Profile{Objects: use.Objects, Excluded: use.Excluded, Mismatched: c.Mismatched, Moved: c.Moved, Missing: c.Missing}
+}
+
+// symbols are the functions of the kernel by whether they ran with the training data.
+func (p *Pipeline) symbols(w *graph.Work) (*kernelreport.Symbols, error) {
+	functions, err := slim.ReadFile(filepath.Join(w.Need("kernel-"+p.Recipe.Name), build.SystemMapFile), slim.ReadText)
+	if err != nil {
+		return nil, err
+	}
+	run, err := slim.ReadFile(filepath.Join(w.Need("trace"), runTrace), slim.ReadTrace)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := objects(w)
+	if err != nil {
+		return nil, err
+	}
+	symbols := make([]kernelreport.Symbol, 0, len(functions))
+	for _, f := range functions {
+		// What the compiler splits off a function, such as its cold part, is
+		// called after it.
+		name, _, _ := strings.Cut(f.Name, ".")
+		symbols = append(symbols, kernelreport.Symbol{Name: f.Name, Object: objects[name],
+			Bytes: int64(f.End - f.Begin), Ran: int64(run.In(f.Begin, f.End))})
+	}
+	return kernelreport.PartSymbols(symbols), nil
+}
+
+// objects by the names of their functions, where slimming found them.
+func objects(w *graph.Work) (map[string]string, error) {
+	if !w.Has("slim") {
+		return nil, nil
+	}
+	var objects map[string]string
+	err := readJSON(filepath.Join(w.Need("slim"), objectsOf), &objects)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return objects, err
+}
+
+// slimmed adds what slimming decided, and why.
+func (p *Pipeline) slimmed(w *graph.Work, facts *kernelreport.Facts) error {
+	if !w.Has("slim") {
+		return nil
+	}
+	var outcome slim.Outcome
+	if err := readJSON(filepath.Join(w.Need("slim"), outcomeFile), &outcome); err != nil {
+		return err
+	}
+	facts.Slimming = &kernelreport.Slimming{
+		Proposed: outcome.Proposed, Configurations: outcome.Checks, Kernels: outcome.Kernels,
+		ObjectsGone: outcome.ObjectsGone, CodeGone: int64(outcome.CodeGone), TextBefore: outcome.TextBefore, TextAfter: outcome.TextAfter,
+	}
+	for _, m := range outcome.Missing {
+		facts.Slimming.Missing = append(facts.Slimming.Missing, kernelreport.MissingDriver{Node: m.Node, Module: m.Module, Device: m.Device})
+	}
+	for _, w := range outcome.Runs {
+		facts.Slimming.Runs = append(facts.Slimming.Runs, slimmingRun(w))
+	}
+	for _, d := range outcome.Decisions() {
+		decision := kernelreport.Kept
+		if d.Goes {
+			decision = kernelreport.Removed
+		}
+		facts.Options = append(facts.Options, kernelreport.Option{Symbol: d.Symbol, Prompt: d.Prompt, Decision: decision, Reason: d.Reason,
+			Objects: len(d.Objects), Bytes: int64(d.Code)})
+	}
+	return nil
+}
+
+func slimmingRun(w slim.RunCoverage) kernelreport.SlimmingRun {
+	run := kernelreport.SlimmingRun{Run: w.Run, Releases: w.Releases, Named: w.Named, Found: w.Found, Unknown: w.Unknown,
+		Objects: w.Added, Refused: w.Refused, Lacking: w.Lacking}
+	for _, result := range w.Results {
+		run.Results = append(run.Results, build.Part{Name: result.Node, Digest: result.Digest})
+	}
+	return run
+}
+
+// cost is what the newest build that makes a report notes of its steps: the one
+// that asks, or another that works on the same at once and notes the same.
+func (p *Pipeline) cost() ([]kernelreport.Cost, error) {
+	status, err := p.newest(StepReport)
+	if err != nil {
+		return nil, err
+	}
+	plain := []string{"source", "config", "plain"}
+	if p.Recipe.Slimming == build.SlimmingTrace && p.Training == nil {
+		// Of two plain kernels the first is compiled in full.
+		plain = []string{"source", "traced-config", "traced"}
+	}
+	var steps []kernelreport.Cost
+	for _, step := range status.Steps {
+		if step.State == graph.Done {
+			steps = append(steps, kernelreport.Cost{Step: step.Name, Seconds: step.Seconds, Bytes: step.Bytes,
+				Before: step.Cached, Plain: slices.Contains(plain, step.Name)})
+		}
+	}
+	return steps, nil
+}
+
+// newest is the newest run of the kernel's build that has the step; none where
+// a step is done by itself.
+func (p *Pipeline) newest(step string) (graph.Status, error) {
+	runs, err := p.Store.Runs(p.Recipe.Name)
+	if err != nil {
+		return graph.Status{}, err
+	}
+	for _, id := range runs {
+		status, err := p.Store.Status(p.Recipe.Name, id)
+		if err != nil {
+			continue // killed before its first line, say: it is not the one that asks
+		}
+		if _, has := status.Step(step); has {
+			return status, nil
+		}
+	}
+	return graph.Status{}, nil
 }

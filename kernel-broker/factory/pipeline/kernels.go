@@ -32,7 +32,6 @@ func (f Factory) builder(w *graph.Work) *build.Builder {
 	return &b
 }
 
-// Source implements Kernels.
 func (f Factory) Source(ctx context.Context, w *graph.Work) error {
 	source, err := f.builder(w).Fetch(ctx, f.Plan)
 	if err != nil {
@@ -41,7 +40,6 @@ func (f Factory) Source(ctx context.Context, w *graph.Work) error {
 	return writeJSON(filepath.Join(w.Dir, "source.json"), source)
 }
 
-// SourceInputs implements Kernels.
 func (f Factory) SourceInputs() (Inputs, error) {
 	inputs, err := build.ConfigureInput{Variant: build.Plain}.Inputs(f.Plan)
 	if err != nil {
@@ -55,17 +53,14 @@ func (f Factory) SourceInputs() (Inputs, error) {
 	return inputs, nil
 }
 
-// Configure implements Kernels.
 func (f Factory) Configure(ctx context.Context, variant build.Variant, slim string, w *graph.Work) error {
 	return f.builder(w).Configure(ctx, f.Plan, build.ConfigureInput{Variant: variant, Slim: slim}, w.Dir)
 }
 
-// ConfigureInputs implements Kernels.
 func (f Factory) ConfigureInputs(variant build.Variant) (Inputs, error) {
 	return build.ConfigureInput{Variant: variant}.Inputs(f.Plan)
 }
 
-// Compile implements Kernels.
 func (f Factory) Compile(ctx context.Context, variant build.Variant, config, profile string, w *graph.Work) error {
 	input := build.CompileInput{Variant: variant, Config: config, Profile: profile}
 	if variant == build.Instrumented {
@@ -86,18 +81,15 @@ func (f Factory) Compile(ctx context.Context, variant build.Variant, config, pro
 	return nil
 }
 
-// CompileInputs implements Kernels.
 func (f Factory) CompileInputs(variant build.Variant) (Inputs, error) {
 	return build.CompileInput{Variant: variant}.Inputs(f.Plan)
 }
 
-// Stock implements Kernels.
 func (f Factory) Stock(ctx context.Context, w *graph.Work) error {
 	_, err := f.builder(w).Distribution(ctx, w.Dir)
 	return err
 }
 
-// StockInputs implements Kernels.
 func (f Factory) StockInputs(ctx context.Context) (Inputs, error) {
 	name, err := build.DistributionPackage(ctx)
 	return Inputs{"package": name}, err
@@ -123,3 +115,34 @@ func fit(_ context.Context, w *graph.Work) error {
 	}
 	return writeJSON(filepath.Join(w.Dir, "fit.json"), map[string]*pgo.Sections{"with": with.Sections, "without": without.Sections})
 }
+
+// StoreIn is the place of results in a cache folder.
+func StoreIn(cache string) graph.Store { return graph.Store{Dir: filepath.Join(cache, "graph")} }
+
+// CandidatesIn is the place of candidates in a cache folder.
+func CandidatesIn(cache string) Candidates {
+	return Candidates{Dir: filepath.Join(cache, "candidates")}
+}
+
+// Build does what is left to do for the kernel and returns what it became. With
+// a step named it stops after that one, and there is no candidate. A kernel that
+// does not do what it has to is a candidate that failed, and no error.
+func (p *Pipeline) Build(ctx context.Context, runner *graph.Runner, until ...string) (*Candidate, error) {
+	g, err := p.Graph()
+	if err != nil {
+		return nil, err
+	}
+	p.made = nil
+	_, err = runner.Run(ctx, p.Recipe.Name, g, until...)
+	found, rest := faults(err)
+	for _, fault := range found {
+		failed, err := p.blame(fault)
+		rest = errors.Join(rest, err)
+		p.made = &failed
+	}
+	return p.made, rest
+}
+
+// ErrNeedsRun is in the error about a recipe that cannot be followed without
+// running a kernel.
+var ErrNeedsRun = errors.New("needs a run of its workload: kernelctl kernel build")

@@ -92,7 +92,6 @@ func (t Tracer) addRuns(all Inputs) error {
 	return nil
 }
 
-// Slim implements Slimmer.
 func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	source, err := t.Factory.builder(w).Fetch(ctx, t.Factory.Plan)
 	if err != nil {
@@ -143,21 +142,7 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(w.Dir, slimFile), outcome.Fragment(), 0o644),
 		writeJSON(filepath.Join(w.Dir, outcomeFile), outcome),
-		writeJSON(filepath.Join(w.Dir, objectsOf), unique(functions)))
-}
-
-// unique gives the object of each function whose name no other one has.
-func unique(functions []slim.FunctionUse) map[string]string {
-	objects := map[string]string{}
-	for _, f := range functions {
-		if other, has := objects[f.Name]; has && other != f.Object {
-			objects[f.Name] = ""
-			continue
-		}
-		objects[f.Name] = f.Object
-	}
-	maps.DeleteFunc(objects, func(_, object string) bool { return object == "" })
-	return objects
+		writeJSON(filepath.Join(w.Dir, objectsOf), functions))
 }
 
 // search keeps its answers under the digest of all that they depend on, so that
@@ -200,7 +185,6 @@ func (t *trials) configure(ctx context.Context, off []string, dir string) error 
 	return t.Factory.builder(t.work).Configure(ctx, t.Factory.Plan, input, dir)
 }
 
-// Configure implements slim.Kernels.
 func (t *trials) Configure(ctx context.Context, off []string) (config kconfig.Config, err error) {
 	err = aside(t.work, func(dir string) error {
 		if err := t.configure(ctx, off, dir); err != nil {
@@ -213,7 +197,6 @@ func (t *trials) Configure(ctx context.Context, off []string) (config kconfig.Co
 	return config, err
 }
 
-// Try implements slim.Kernels.
 func (t *trials) Try(ctx context.Context, off []string) (answer slim.Answer, err error) {
 	err = aside(t.work, func(dir string) error {
 		if err := t.configure(ctx, off, dir); err != nil {

@@ -79,7 +79,6 @@ type builder struct {
 	benchInputs Inputs
 }
 
-// Graph of the build.
 func (p *Pipeline) Graph() (*graph.Graph, error) {
 	b := &builder{p: p}
 	b.add("source", "", b.inputs(p.Kernels.SourceInputs()), nil, light, p.Kernels.Source)

@@ -76,7 +76,6 @@ type Workload struct {
 	Required []string
 }
 
-// Run of the data.
 func (w Workload) Run(data Data) verdict.Run {
 	if data == Train {
 		return w.Train

@@ -35,7 +35,6 @@ const (
 	Any Mitigations = "any"
 )
 
-// Site is the file.
 type Site struct {
 	Mitigations Mitigations `yaml:"mitigations"`
 }

@@ -106,8 +106,8 @@ func (f Files) keep(facts *Facts) ([]Missing, error) {
 	return facts.Keep.KeepHardware(nodes, aliases, facts.Kbuild, f.Config), nil
 }
 
-// Functions of the kernel that ran, by its System.map, and what of each ran.
-func (f Files) Functions(systemMap string) ([]FunctionUse, error) {
+// Functions of the kernel that ran, by its System.map: the object of each whose name no other has.
+func (f Files) Functions(systemMap string) (map[string]string, error) {
 	functions, err := ReadFile(systemMap, ReadSymbols)
 	if err != nil {
 		return nil, err
@@ -116,11 +116,7 @@ func (f Files) Functions(systemMap string) ([]FunctionUse, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := ReadFile(f.Trace, ReadTrace)
-	if err != nil {
-		return nil, err
-	}
-	return UseOf(functions, pieces, run), nil
+	return objectsOf(functions, pieces), nil
 }
 
 // eachLine calls take with each line of a text, which errors name.

@@ -122,10 +122,8 @@ ffffffff82000000 T _etext
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := UseOf(functions, pieces, Spans{{0xffffffff81000010, 0xffffffff81000011}})
-	want := []FunctionUse{
-		{"f", "a/b/x.o", 4, 0}, {"g", "a/b/x.o", 9, 0}, {"f", "lib/y.o", 1, 1}, {"h", "lib/y.o", 12, 0}, {"lng", "a/b/x.o", 6, 0},
-	}
+	got := objectsOf(functions, pieces)
+	want := map[string]string{"g": "a/b/x.o", "h": "lib/y.o", "lng": "a/b/x.o"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}

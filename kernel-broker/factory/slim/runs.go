@@ -54,7 +54,7 @@ type usage struct {
 // function of in each. Such a name decides nothing where one of its objects is used
 // anyway, since that explains it; else it speaks for all of them.
 func (u Uses) AddRuns(traces []JobTrace, names Names, calls Calls) []RunCoverage {
-	l := runMatcher{uses: u, names: names, calls: calls, seen: map[string][]usage{}}
+	l := runMatcher{names: names, calls: calls, seen: map[string][]usage{}}
 	runs := make([]RunCoverage, len(traces))
 	for i, trace := range traces {
 		runs[i] = l.match(trace)
@@ -68,9 +68,7 @@ func (u Uses) AddRuns(traces []JobTrace, names Names, calls Calls) []RunCoverage
 			}
 		}
 	}
-	for object, seen := range l.seen {
-		alone[object] = seen // no run saw it alone
-	}
+	maps.Copy(alone, l.seen) // what no run saw alone
 	for _, object := range slices.Sorted(maps.Keys(alone)) {
 		use, known := u[object]
 		if !known || use.Coverage == Hot {
@@ -88,7 +86,6 @@ func (u Uses) AddRuns(traces []JobTrace, names Names, calls Calls) []RunCoverage
 
 // runMatcher compares traces with a kernel.
 type runMatcher struct {
-	uses   Uses
 	names  Names
 	calls  Calls
 	seen   map[string][]usage

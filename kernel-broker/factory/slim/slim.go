@@ -1,15 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package slim finds out what a kernel can do without, from a run of it.
+//
+// The way from a run to a fragment is a row of small questions, each answered
+// by a pure function over files:
+//
+//	which addresses ran        ReadTrace: the blocks that the emulator ran
+//	to which object each is    ReadLinkMap, Measure: ranges, not names, since
+//	                           two functions may have one name
+//	what jobs used besides     Uses.AddRuns: names from their profiling runs
+//	which option builds it     ReadKbuild: the makefiles, for all
+//	                           configurations at once
+//	what hangs on the option   ReadKconfig, Without: depends and select
+//	what must stay anyway      ReadKeepLists, KeepHardware: what no run under
+//	                           emulation can know
+//	what goes, and why         Propose
+//
+// A proposal is a guess. Slim has kconfig look at it first, then builds the
+// kernel, boots it and puts it to work, all by an interface that the pipeline
+// fills in. Where the kernel fails, Search finds the option to blame in few
+// tries and keeps it with the reason. Outcome.Fragment writes it all down, so
+// that users can read why each option went or stayed.
 package slim
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // Kernels is what slimming needs of the factory. It is never asked for a
@@ -23,7 +51,6 @@ type Kernels interface {
 	Try(ctx context.Context, off []string) (Answer, error)
 }
 
-// Input of a slimming.
 type Input struct {
 	Name  string
 	Facts Facts
@@ -188,4 +215,43 @@ func stays(symbol string, searches ...Found) string {
 		}
 	}
 	return ""
+}
+
+// Answers is a folder of the answers to a search, a file for each question, so
+// that a search that was killed goes on where it was: asked again, it has the
+// same questions in the same order. All answers in it depend on the same.
+type Answers string
+
+// answered is what a file has.
+type answered struct {
+	Off    []string `json:"off"`
+	Answer Answer   `json:"answer"`
+}
+
+// Ask answers from the folder where it can, and writes down what it learns.
+func (a Answers) Ask(ask Ask) Ask {
+	return func(ctx context.Context, off []string) (Answer, error) {
+		sorted := slices.Sorted(slices.Values(off)) // their order does not change the kernel
+		name := strings.TrimPrefix(digest.Of([]byte(strings.Join(sorted, "\n"))), "sha256:")
+		path := filepath.Join(string(a), name+".json")
+		var known answered
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(text, &known)
+		}
+		if err == nil {
+			return known.Answer, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return Answer{}, fmt.Errorf("answer %s: %w", path, err)
+		}
+		if known.Answer, err = ask(ctx, off); err != nil {
+			return Answer{}, err
+		}
+		known.Off = sorted
+		if text, err = json.Marshal(known); err == nil {
+			err = atomicfile.Write(path, text, 0o644)
+		}
+		return known.Answer, err
+	}
 }

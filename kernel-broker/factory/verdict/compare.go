@@ -87,8 +87,7 @@ func Compare(candidate, current Side, rules Rules) Comparison {
 	}
 	c.Spread = max(c.Of.Spread, c.To.Spread)
 	if c.To.Median > 0 {
-		change := c.Of.Median/c.To.Median - 1
-		c.Change = &change
+		c.Change = new(c.Of.Median/c.To.Median - 1)
 	}
 	c.addUnequal(unequalMitigations(candidate.Kernel, current.Kernel))
 	test := Run{Workload: a.Workload, Seed: a.Seed, Size: a.Size}

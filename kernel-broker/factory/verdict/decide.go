@@ -1,14 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package verdict decides whether a kernel is better than another for an
+// application, from what was measured and from nothing else: no clock, no
+// file, no kernel. The same samples and the same rules give the same verdict,
+// so that anyone can repeat it from a report's JSON.
+//
+// The idea: a kernel that does not win is refused. A candidate has to beat the
+// current kernel on its own application's workload, by more than the spread of
+// what was measured, and, where measuring is not exact, significantly (Welch's
+// t-test at 0.05). It has to pass the workloads that check for correctness. And
+// a comparison counts only between like and like: the same mitigations, the
+// same workload, the same seed and size, and not the data on which the kernel
+// was trained.
+//
+// Beside the outcome a verdict states gains against the slim and the stock kernel,
+// and what they are of the workload or the application as a whole. They inform, and
+// decide nothing.
+//
+// Figures that come from a model (an L1 instruction cache, a branch predictor)
+// have luck of the layout in them. They are shown, and never decide.
 package verdict
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// Outcome of a verdict.
 type Outcome string
 
 // The outcomes.
@@ -52,7 +72,6 @@ type Case struct {
 	Rules    Rules
 }
 
-// Verdict on a candidate.
 type Verdict struct {
 	Outcome Outcome `json:"outcome"`
 	Reason  string  `json:"reason"`
@@ -194,4 +213,53 @@ func (c Case) weigh(wholes []Whole) Verdict {
 		return Verdict{Outcome: Benefit, Reason: strings.Join(append(won, neither...), "; ")}
 	}
 	return Verdict{Outcome: NoBenefit, Reason: strings.Join(neither, "; ")}
+}
+
+// MetricName for a metric; a model's figure is called one wherever it is named.
+func MetricName(metric string) string {
+	switch metric {
+	case KernelInstructions:
+		return "kernel instructions"
+	case UserInstructions:
+		return "user instructions"
+	case RepIterations:
+		return "iterations of kernel string instructions"
+	case TakenBranches:
+		return "taken branches in the kernel"
+	case Mispredictions:
+		return "mispredicted branches (model)"
+	case L1IMisses:
+		return "L1 instruction cache misses (model)"
+	case ITLBMisses:
+		return "instruction TLB misses (model)"
+	case L1DMisses:
+		return "L1 data cache misses in the kernel (model)"
+	case DTLBMisses:
+		return "data TLB misses in the kernel (model)"
+	case TextLines:
+		return "cache lines of kernel code that ran"
+	case TextPages:
+		return "pages of kernel code that ran"
+	case WallTime:
+		return "wall time"
+	case EmulatedTime:
+		return "wall time of the emulator"
+	}
+	return metric
+}
+
+// number with the digits that a reader can use.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+// Percent of a share, signed, as in "-4.5 %"; a small one keeps a digit that
+// is not 0, since an exact count knows it.
+func Percent(share float64) string {
+	percent := 100 * share
+	switch size := math.Abs(percent); {
+	case size == 0:
+		return "0 %"
+	case size < 0.1:
+		return strings.Replace(fmt.Sprintf("%+.1g %%", percent), "e-0", "e-", 1)
+	}
+	return fmt.Sprintf("%+.1f %%", percent)
 }

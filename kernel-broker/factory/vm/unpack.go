@@ -6,12 +6,14 @@ import (
 	"archive/tar"
 	"bufio"
 	"compress/gzip"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -99,4 +101,124 @@ func unpackEntry(header *tar.Header, reader io.Reader, name, dir string) error {
 		return tarlimit.WriteFile(target, reader)
 	}
 	return nil // links and devices say nothing on another machine
+}
+
+// libraryFolders are where Debian's loader looks without a cache.
+var libraryFolders = []string{
+	"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/lib64", "/usr/lib", "/lib",
+}
+
+// opened is what the C library itself opens, when a thread ends.
+const opened = "libgcc_s.so.1"
+
+// program is what the dynamic part of an ELF file says; nil for other files.
+type program struct {
+	loader string
+	needed []string
+	runs   []string // RPATH or RUNPATH, with $ORIGIN as written
+}
+
+// readProgram returns nil for what is no ELF file.
+func readProgram(path string) (*program, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	var magic [4]byte
+	if _, err := io.ReadFull(file, magic[:]); err != nil || string(magic[:]) != elf.ELFMAG {
+		return nil, nil //nolint:nilerr // a file too short for a magic number is not ELF
+	}
+	image, err := elf.NewFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("file %q: %w", path, err)
+	}
+	found := &program{}
+	for _, segment := range image.Progs {
+		if segment.Type == elf.PT_INTERP {
+			text, err := io.ReadAll(segment.Open())
+			if err != nil {
+				return nil, fmt.Errorf("file %q: %w", path, err)
+			}
+			found.loader = strings.TrimRight(string(text), "\x00")
+		}
+	}
+	if found.needed, err = image.ImportedLibraries(); err != nil {
+		return nil, fmt.Errorf("file %q: %w", path, err)
+	}
+	for _, tag := range []elf.DynTag{elf.DT_RUNPATH, elf.DT_RPATH} {
+		paths, err := image.DynString(tag)
+		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+			return nil, fmt.Errorf("file %q: %w", path, err)
+		}
+		for _, list := range paths {
+			found.runs = append(found.runs, strings.Split(list, ":")...)
+		}
+	}
+	return found, nil
+}
+
+// closure finds, for programs, the libraries that they and their libraries
+// need, each once.
+type closure struct {
+	systems []string // unpacked systems, before the host
+	files   map[string]string
+}
+
+func newClosure(systems []string) *closure {
+	return &closure{systems: append(slices.Clone(systems), ""), files: map[string]string{}}
+}
+
+// add takes in a program at its place in the guest and all it needs. Files maps
+// a place in the guest to a file on the host.
+func (c *closure) add(program, source string) error {
+	dynamic, err := readProgram(source)
+	if err != nil || dynamic == nil {
+		return err
+	}
+	wanted := dynamic.needed
+	if dynamic.loader != "" {
+		wanted = append(wanted, dynamic.loader, opened)
+	}
+	origin := filepath.Dir("/" + program)
+	for _, name := range wanted {
+		guest, host, err := c.find(name, origin, dynamic.runs)
+		if err != nil && name == opened {
+			continue // a program that needs it lists it; most do not
+		}
+		if err != nil {
+			return fmt.Errorf("program %q: %w", source, err)
+		}
+		if _, known := c.files[guest]; !known {
+			c.files[guest] = host
+			if err := c.add(guest, host); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// find looks for a library as the loader would, in each system in turn.
+func (c *closure) find(name, origin string, runs []string) (guest, host string, err error) {
+	candidates := []string{name}
+	if !filepath.IsAbs(name) {
+		candidates = nil
+		for _, folder := range slices.Concat(runs, libraryFolders) {
+			folder = strings.NewReplacer("$ORIGIN", origin, "${ORIGIN}", origin).Replace(folder)
+			if filepath.IsAbs(folder) {
+				candidates = append(candidates, filepath.Join(folder, name))
+			}
+		}
+	}
+	for _, system := range c.systems {
+		for _, candidate := range candidates {
+			path := filepath.Join(system, candidate)
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				guest, err := place(candidate)
+				return guest, path, err
+			}
+		}
+	}
+	return "", "", fmt.Errorf("library %q is not on this machine", name)
 }

@@ -4,13 +4,18 @@ package workload
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 )
 
@@ -146,4 +151,109 @@ func find(folders []string, name string) ([]vm.File, error) {
 		return files, err
 	}
 	return nil, fmt.Errorf("file %q is in none of the packages", name)
+}
+
+// unpackAll returns, for each package, the folder that it is unpacked in. What
+// apt would download now, by name, version and digest, is the key, so that a
+// new version of a package is another folder and nothing is downloaded twice.
+func unpackAll(ctx context.Context, cache string, packages []string) ([]string, error) {
+	said, err := build.Output(ctx, "", "apt-get", append([]string{"-q", "download", "--print-uris"}, packages...)...)
+	if err != nil {
+		return nil, err
+	}
+	folders := make([]string, 0, len(packages))
+	for _, name := range packages {
+		key, err := identity(said, name)
+		if err != nil {
+			return nil, fmt.Errorf("package %q: %w", name, err)
+		}
+		folder, err := build.Cache{Dir: cache}.Entry(ctx, "package", key, nil, func(dir string) error {
+			_, err := build.Unpack(ctx, name, dir)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("package %q: %w", name, err)
+		}
+		folders = append(folders, folder)
+	}
+	return folders, nil
+}
+
+// identity finds the package among what apt would download: the file's name,
+// which holds the version, and a digest of its line.
+func identity(said, name string) (string, error) {
+	for line := range strings.Lines(said) {
+		// 'ADDRESS' FILE SIZE DIGEST; the address is this machine's own matter.
+		fields := strings.Fields(line)
+		if len(fields) != 4 || !strings.HasPrefix(fields[1], name+"_") {
+			continue
+		}
+		sum := sha256.Sum256([]byte(strings.Join(fields[1:], " ")))
+		return name + "-" + hex.EncodeToString(sum[:8]), nil
+	}
+	return "", fmt.Errorf("apt-get would not download it: %q", said)
+}
+
+// orderFile lists a kernel's modules, each after those that it depends on.
+const orderFile = "load-order"
+
+// pickModules finds the wanted modules and what they depend on, in an order
+// that they can be inserted in. A kernel without modules has it all built in; a
+// module that is not there may be built in too, so that is no mistake here.
+func pickModules(folder string, wanted []string) ([]string, error) {
+	if folder == "" || len(wanted) == 0 {
+		return nil, nil
+	}
+	order, err := os.ReadFile(filepath.Join(folder, orderFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("modules: %w", err)
+	}
+	tops, err := filepath.Glob(filepath.Join(folder, "lib/modules/*/modules.dep"))
+	if err != nil {
+		return nil, fmt.Errorf("modules: %w", err)
+	}
+	if len(tops) != 1 {
+		return nil, fmt.Errorf("modules: %d releases in %s", len(tops), folder)
+	}
+	dependencies, err := os.ReadFile(tops[0])
+	if err != nil {
+		return nil, fmt.Errorf("modules: %w", err)
+	}
+	picked := closure(string(dependencies), wanted)
+	var paths []string
+	for line := range strings.Lines(string(order)) {
+		if line = strings.TrimSpace(line); picked[line] {
+			paths = append(paths, filepath.Join(filepath.Dir(tops[0]), line))
+		}
+	}
+	return paths, nil
+}
+
+// closure reads modules.dep, whose lines are "module: all that it needs".
+func closure(dependencies string, wanted []string) map[string]bool {
+	names := map[string]bool{}
+	for _, name := range wanted {
+		names[plain(name)] = true
+	}
+	picked := map[string]bool{}
+	for line := range strings.Lines(dependencies) {
+		module, needs, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if !names[plain(path.Base(module))] {
+			continue
+		}
+		picked[module] = true
+		for need := range strings.FieldsSeq(needs) {
+			picked[need] = true
+		}
+	}
+	return picked
+}
+
+// plain is a module's name without its ending, and with one kind of dash.
+func plain(name string) string {
+	name, _, _ = strings.Cut(name, ".ko")
+	return strings.ReplaceAll(name, "-", "_")
 }

@@ -1,15 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package workload holds the programs that kernels are trained and measured
+// with, as data: catalog/workloads/<name>.yaml names programs of our own or
+// Debian packages, how they are set up, run and checked, and with which seed
+// and size for training and for testing.
+//
+// A workload becomes a guest's root file system and script. The script marks
+// what counts: it, or a program in it, meets the markers that the plugin kbcount
+// knows, and writes to /out/regions what each region was and how many operations
+// it had. Packages are downloaded and unpacked, never installed.
+//
+// Adding an application takes a file in the catalog and no code.
 package workload
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
 // Workload is catalog/workloads/<name>.yaml.
@@ -49,7 +64,6 @@ type Workload struct {
 	Test  Parameters `yaml:"test"`
 }
 
-// Parameters of one run.
 type Parameters struct {
 	// Seed of all that looks random.
 	Seed int64 `yaml:"seed"`
@@ -63,7 +77,6 @@ const (
 	defaultLimit  = 60 // minutes: emulated, on a machine that may be busy
 )
 
-// Load reads a workload of a catalog.
 func Load(catalog, name string) (Workload, error) {
 	if !workloadName.MatchString(name) {
 		return Workload{}, fmt.Errorf("workload name %q: use lower-case letters, digits, dot, dash and underscore", name)
@@ -100,4 +113,127 @@ func (w Workload) Guest() vm.Guest {
 		Disk:      int64(w.DiskMiB) << 20,
 		Limit:     time.Duration(w.LimitMinutes) * time.Minute,
 	}
+}
+
+var (
+	workloadName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
+	programName  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+	packageName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]+$`)
+	moduleName   = regexp.MustCompile(`^[a-z0-9_-]+$`)
+)
+
+// Parse is strict: an unknown key, a wrong value and a missing one are errors
+// that name the file and, where there is one, the line.
+func Parse(file string, data []byte) (Workload, error) {
+	var w Workload
+	if err := strictyaml.Decode(file, data, &w); err != nil {
+		return Workload{}, err
+	}
+	w.fill()
+	if wrong := w.validate(); wrong != nil {
+		return Workload{}, fmt.Errorf("%s: line %d: key %q: %s", file, strictyaml.LineOf(data, wrong.key), wrong.key, wrong.text)
+	}
+	return w, nil
+}
+
+func (w *Workload) fill() {
+	for _, value := range []struct {
+		to        *int
+		otherwise int
+	}{{&w.CPUs, defaultCPUs}, {&w.MemoryMiB, defaultMemory}, {&w.LimitMinutes, defaultLimit}} {
+		if *value.to == 0 {
+			*value.to = value.otherwise
+		}
+	}
+}
+
+// mistake is a value that is not allowed.
+type mistake struct{ key, text string }
+
+func (w *Workload) validate() *mistake {
+	if !workloadName.MatchString(w.Name) {
+		return &mistake{"name", fmt.Sprintf("%q is not allowed", w.Name)}
+	}
+	for _, text := range []struct{ key, value string }{
+		{"application", w.Application}, {"description", w.Description}, {"operation", w.Operation}, {"run", w.Run},
+	} {
+		if strings.TrimSpace(text.value) == "" {
+			return &mistake{text.key, "is missing"}
+		}
+	}
+	for _, check := range []func() *mistake{w.validateLists, w.validateMachine, w.validateRuns} {
+		if wrong := check(); wrong != nil {
+			return wrong
+		}
+	}
+	return nil
+}
+
+func (w *Workload) validateLists() *mistake {
+	if len(w.Programs)+len(w.Packages)+len(w.Tools) == 0 {
+		return &mistake{"programs", "neither programs nor packages nor tools"}
+	}
+	if len(w.Files) > 0 && len(w.Packages) == 0 {
+		return &mistake{"files", "files of packages, and no packages"}
+	}
+	for _, list := range []struct {
+		key    string
+		values []string
+		ok     func(string) bool
+	}{
+		{"programs", w.Programs, programName.MatchString},
+		{"packages", w.Packages, packageName.MatchString},
+		{"modules", w.Modules, moduleName.MatchString},
+		{"files", w.Files, cleanPath},
+		{"tools", w.Tools, cleanPath},
+	} {
+		seen := map[string]bool{}
+		for _, value := range list.values {
+			if !list.ok(value) || seen[value] {
+				return &mistake{list.key, fmt.Sprintf("%q is not allowed or is there twice", value)}
+			}
+			seen[value] = true
+		}
+	}
+	for name := range w.Config {
+		if !cleanPath(name) {
+			return &mistake{"config", fmt.Sprintf("%q is not an absolute path", name)}
+		}
+	}
+	return nil
+}
+
+func cleanPath(name string) bool {
+	return path.IsAbs(name) && path.Clean(name) == name && name != "/"
+}
+
+func (w *Workload) validateMachine() *mistake {
+	for _, value := range []struct {
+		key             string
+		is, least, most int
+	}{
+		{"cpus", w.CPUs, 1, 64}, {"memory", w.MemoryMiB, 64, 65536},
+		{"disk", w.DiskMiB, 0, 65536}, {"limit", w.LimitMinutes, 1, 1440},
+	} {
+		if value.is < value.least || value.is > value.most {
+			return &mistake{value.key, fmt.Sprintf("%d is not from %d to %d", value.is, value.least, value.most)}
+		}
+	}
+	return nil
+}
+
+// validateRuns: what a kernel learnt from must not be what it is judged by.
+func (w *Workload) validateRuns() *mistake {
+	for _, run := range []struct {
+		key string
+		Parameters
+	}{{"train", w.Train}, {"test", w.Test}} {
+		if run.Size < 1 || run.Seed < 0 {
+			return &mistake{run.key, fmt.Sprintf("seed %d, size %d", run.Seed, run.Size)}
+		}
+	}
+	if w.Train.Seed == w.Test.Seed || w.Train.Size == w.Test.Size {
+		return &mistake{"test", "has the seed or the size of the training run"}
+	}
+	return nil
 }

@@ -138,7 +138,6 @@ func (p *partial) take(ctx context.Context, source io.Reader) error {
 	return err
 }
 
-// fetch fetches the missing part.
 func (p *partial) fetch(ctx context.Context, fetch Fetch) error {
 	if p.have == p.size && p.size > 0 {
 		return nil

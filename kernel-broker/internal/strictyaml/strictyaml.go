@@ -23,7 +23,6 @@ type Error struct {
 	cause    error
 }
 
-// Mistake is one mistake in a file.
 type Mistake struct {
 	Line       int // 0 if unknown
 	Text       string

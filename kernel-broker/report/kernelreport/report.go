@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package kernelreport says what a kernel is and what it was measured to be worth:
+// as JSON, as a self-contained page, and as tables for a terminal.
+//
+// The idea: a report is Facts, which the build and the bench found, and
+// Figures, which follow from the facts by package verdict and by nothing else.
+// Anyone can pass a report's facts to Make again. The page and the tables are
+// one document (package report), so that they cannot say different things.
+//
+// A report is of one kernel (Facts.Subject) and then has a verdict; without a
+// subject it is of several kernels side by side, a bench.
 package kernelreport
 
 import (
@@ -37,7 +47,6 @@ func Make(facts Facts) (Report, error) {
 	return Report{Format: Format, Facts: facts, Figures: figures}, nil
 }
 
-// WriteJSON writes the report.
 func (r Report) WriteJSON(w io.Writer) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -33,7 +33,6 @@ var document = report.NewView(viewText, template.FuncMap{
 	"exactness": func() string { return Exactness }, "join": join, "list": func(all []string) string { return strings.Join(all, "; ") },
 })
 
-// WriteHTML writes the page.
 func (r Report) WriteHTML(w io.Writer) error { return r.Document().WriteHTML(w) }
 
 // Document is the report as a page or as text.
@@ -94,7 +93,6 @@ func (s Size) Section(name string) int64 {
 	return 0
 }
 
-// SectionChart shows the sections of each kernel.
 func (v view) SectionChart(names []string) report.Chart {
 	chart := report.Chart{
 		Caption: "Code by section",
@@ -112,7 +110,6 @@ func (v view) SectionChart(names []string) report.Chart {
 	return chart
 }
 
-// Decided are the options with a decision.
 func (v view) Decided(decision Decision) []Option {
 	return slices.DeleteFunc(slices.Clone(v.Facts.Options), func(o Option) bool { return o.Decision != decision })
 }
@@ -120,7 +117,6 @@ func (v view) Decided(decision Decision) []Option {
 // costSum is the time of the steps: of all, of what was done before, of a plain build, and how many of those all is.
 type costSum struct{ All, Before, Plain, Times float64 }
 
-// CostSum of the build.
 func (v view) CostSum() costSum {
 	all, before, plain := CostSum(v.Facts.Cost)
 	return costSum{all, before, plain, all / plain}
@@ -249,7 +245,6 @@ type against struct {
 	to string
 }
 
-// Against a kernel.
 func (m *metric) Against(kernel string) against { return against{m, kernel} }
 
 // Title says it where the sides are not equal.
@@ -285,7 +280,6 @@ func (a against) comparison(of line, kernel string) *verdict.Comparison {
 	return nil
 }
 
-// Change of a line on a kernel.
 func (a against) Change(of line, kernel string) report.Cell {
 	if c := a.comparison(of, kernel); c != nil {
 		return change(*c)

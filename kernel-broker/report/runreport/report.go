@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package runreport makes of a profiling run a page and its JSON, and of two sides
+// of runs a page that compares them.
+//
+// The idea: a report is data first. Report holds the run, what was found and
+// what follows from it, in the JSON that report.schema.json describes; the page
+// draws that and knows nothing more. Beside each collector's figures stands
+// what the collector cost, and the page begins with the decision that the
+// figures lead to.
 package runreport
 
 import (
@@ -7,10 +15,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"text/template"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
 )
 
@@ -36,7 +48,6 @@ type Run struct {
 	Ended       time.Time `json:"ended"`
 }
 
-// Report of one run.
 type Report struct {
 	Format   int              `json:"format"`
 	Made     time.Time        `json:"made"`
@@ -67,7 +78,6 @@ func (r Report) WithSlurms() Report {
 	return r
 }
 
-// WriteJSON writes the report for programs.
 func (r Report) WriteJSON(w io.Writer) error {
 	content, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
@@ -80,8 +90,65 @@ func (r Report) WriteJSON(w io.Writer) error {
 // Document is the report as a page or as text.
 func (r Report) Document() report.Document { return document.Document(view{r}) }
 
-// WriteHTML writes the page.
 func (r Report) WriteHTML(w io.Writer) error { return r.Document().WriteHTML(w) }
 
 // WriteText writes the tables for a terminal.
 func (r Report) WriteText(w io.Writer) error { return r.Document().WriteText(w) }
+
+//go:embed comparison.tmpl
+var comparisonText string
+
+var beside = report.NewView(comparisonText, template.FuncMap{
+	"when": when, "median": median,
+	"change": optional(func(v float64) string { return fmt.Sprintf("%+.1f %%", 100*v) }),
+	"chance": optional(func(v float64) string { return fmt.Sprintf("%.2g", v) }),
+})
+
+type group struct {
+	ID, Name string
+	Rows     []compare.Row
+}
+
+// ComparisonDocument sets two sides of runs beside each other.
+func ComparisonDocument(c compare.Comparison, now time.Time) report.Document {
+	var groups []group
+	for _, r := range c.Rows {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.Name == r.Group })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, group{ID: fmt.Sprintf("group-%d", i+1), Name: r.Group})
+		}
+		groups[i].Rows = append(groups[i].Rows, r)
+	}
+	return beside.Document(struct {
+		compare.Comparison
+		Groups []group
+		Made   time.Time
+	}{c, groups, now})
+}
+
+// optional makes the cell of a figure that may be missing.
+func optional(text func(float64) string) func(*float64) report.Cell {
+	return func(v *float64) report.Cell {
+		if v == nil {
+			return report.Missing()
+		}
+		return report.Figure(*v, text(*v))
+	}
+}
+
+func median(s *stats.Summary, unit string) report.Cell {
+	if s == nil {
+		return report.Missing()
+	}
+	text := report.Count(s.Median)
+	switch unit {
+	case "s":
+		text = report.Seconds(s.Median)
+	case "share":
+		text = advice.Percent(s.Median)
+	case "B":
+		text = report.Bytes(int64(s.Median))
+	}
+	return report.Figure(s.Median, text)
+}

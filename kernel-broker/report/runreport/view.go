@@ -42,7 +42,6 @@ type view struct{ Report }
 // Shown is the displayed part of the result.
 func (v view) Shown() profiling.Result { return v.shown }
 
-// Mood of the decision.
 func (v view) Mood() string {
 	switch v.Decision.Verdict {
 	case advice.WorthAKernel, advice.WorthAChange:

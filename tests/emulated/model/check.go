@@ -115,6 +115,7 @@ func (r *run) checkWords() error {
 const lostWords = time.Second
 
 // registered says whether slurmctld took a node's boot for done just after a moment.
+// While slurmctld is away neither the broker sees what was said nor slurmd registers.
 func (r *run) registered(n *node, moment time.Time) bool {
 	text, err := os.ReadFile(r.c.Slurmctld().Log())
 	if err != nil {
@@ -126,7 +127,15 @@ func (r *run) registered(n *node, moment time.Time) bool {
 			continue
 		}
 		at, err := time.ParseInLocation("2006-01-02T15:04:05.000", stamp, time.Local)
-		if after := at.Sub(moment); err == nil && after > 0 && after < lostWords {
+		if err != nil || !at.After(moment) {
+			continue
+		}
+		for _, away := range r.reloads {
+			if away[0].After(moment) && away[0].Before(at) {
+				at = away[0]
+			}
+		}
+		if at.Sub(moment) < lostWords {
 			return true
 		}
 	}

@@ -87,7 +87,6 @@ func (g *Group) Populated() (bool, error) {
 // CPUTime is the group's use since its creation.
 type CPUTime struct{ AllNS, UserNS, SystemNS uint64 }
 
-// CPUTime reads it.
 func (g *Group) CPUTime() (CPUTime, error) {
 	values, err := g.read("cpu.stat")
 	if err != nil {

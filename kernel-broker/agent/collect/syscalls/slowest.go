@@ -104,8 +104,7 @@ func (c *slowCall) call(name string) profiling.SlowCall {
 		call.Device = profiling.Device(c.File.Device)
 	}
 	if c.Result >= 0 && slices.Contains(moving, name) {
-		moved := uint64(c.Result)
-		call.Bytes = &moved
+		call.Bytes = new(uint64(c.Result))
 	}
 	for i, cause := range profiling.Causes() {
 		if part := (profiling.Part{Count: uint64(c.PartCount[i]), NS: c.PartNS[i]}); part != (profiling.Part{}) {

@@ -127,12 +127,11 @@ const (
 	pinVariable = "KERNEL_BROKER_PIN"
 )
 
-// token is a key on a token.
 type token struct {
-	ctx                   context.Context
-	uri, module, name, id string
-	pin                   []byte
-	public                crypto.PublicKey
+	ctx              context.Context
+	module, name, id string
+	pin              []byte
+	public           crypto.PublicKey
 }
 
 // openToken reads the public key, and gets the PIN: from the file of pin-source
@@ -174,7 +173,7 @@ func parseTokenURI(uri string) (*token, string, error) {
 		}
 		values[name] = value
 	}
-	t := &token{uri: uri, module: values["module-path"], name: values["token"], id: hex.EncodeToString([]byte(values["id"]))}
+	t := &token{module: values["module-path"], name: values["token"], id: hex.EncodeToString([]byte(values["id"]))}
 	pin := strings.TrimPrefix(values["pin-source"], "file:")
 	switch {
 	case t.name == "" || t.id == "":
@@ -204,10 +203,8 @@ func (t *token) readPublic() (crypto.PublicKey, error) {
 	return public, err
 }
 
-// Public implements crypto.Signer.
 func (t *token) Public() crypto.PublicKey { return t.public }
 
-// Sign implements crypto.Signer.
 func (t *token) Sign(_ io.Reader, message []byte, _ crypto.SignerOpts) ([]byte, error) {
 	mechanism := []string{"--mechanism", "EDDSA"}
 	if _, ok := t.public.(*ecdsa.PublicKey); ok {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package limit bounds what each of many callers uses: how often (Rates), how
+// much at the same time (Semaphore), and how many log lines (LogSampler).
+// Callers are named by strings. Memory is bounded: entries that equal a new one
+// are dropped, and beyond DefaultKeep the remaining callers share one entry.
 package limit
 
 import (
@@ -97,4 +101,81 @@ func (r *Rates) sweep(now time.Time) bool {
 		}
 	}
 	return len(r.of) < r.keep
+}
+
+// Semaphore counts what each key and all keys hold at the same time. It never
+// waits. Safe for concurrent use.
+type Semaphore struct {
+	all int // 0: no common limit
+
+	mu    sync.Mutex
+	held  map[string]int
+	total int
+}
+
+// NewSemaphore limits all keys together to all; 0 is no limit.
+func NewSemaphore(all int) *Semaphore { return &Semaphore{all: all, held: map[string]int{}} }
+
+// TryAcquire takes one of key's most. It returns nil if there is none left, else
+// the function that releases it, which may be called more than once.
+func (s *Semaphore) TryAcquire(key string, most int) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[key] >= most || s.all > 0 && s.total >= s.all {
+		return nil
+	}
+	s.held[key]++
+	s.total++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.total--
+		if s.held[key]--; s.held[key] == 0 {
+			delete(s.held, key)
+		}
+	})
+}
+
+// Held returns how many key holds, and all keys together.
+func (s *Semaphore) Held(key string) (own, total int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[key], s.total
+}
+
+// LogSampler rate-limits log lines per key and counts the lines left out. Safe
+// for concurrent use.
+type LogSampler struct {
+	rates *Rates
+
+	mu   sync.Mutex
+	left map[string]int
+}
+
+// NewLogSampler allows each key's lines at rate r.
+func NewLogSampler(r Rate) *LogSampler {
+	return &LogSampler{rates: NewRates(r, DefaultKeep, nil), left: map[string]int{}}
+}
+
+// Sample reports whether to write a line about key, and how many were left out
+// since the last one.
+func (s *LogSampler) Sample(key string) (left int, write bool) {
+	if s.rates.Take(key) > 0 {
+		s.Skip(key)
+		return 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left = s.left[key]
+	delete(s.left, key)
+	return left, true
+}
+
+// Skip counts a line about key that is not worth writing.
+func (s *LogSampler) Skip(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, has := s.left[key]; has || len(s.left) < s.rates.keep {
+		s.left[key]++
+	}
 }
