@@ -136,12 +136,13 @@ func (b *buildFlags) validate() error {
 // mostWeight of a file of samples against another.
 const mostWeight = 1000
 
-// samples reads FILE and FILE=WEIGHT.
+// samples reads FILE and FILE=WEIGHT. A file whose name is the whole text goes
+// first, since names may have a "=" too.
 func samples(files []string) ([]pipeline.Samples, error) {
 	var all []pipeline.Samples
 	for _, text := range files {
 		one := pipeline.Samples{Path: text, Weight: 1}
-		if i := strings.LastIndexByte(text, '='); i >= 0 {
+		if i := strings.LastIndexByte(text, '='); i >= 0 && !exists(text) {
 			weight, err := strconv.Atoi(text[i+1:])
 			if err != nil || weight < 1 || weight > mostWeight {
 				return nil, usageError{fmt.Errorf("--from-perf %q: the weight is a number from 1 to %d", text, mostWeight)}
@@ -154,6 +155,11 @@ func samples(files []string) ([]pipeline.Samples, error) {
 		all = append(all, one)
 	}
 	return all, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // runIDs reads lists of numbers, without repeats.

@@ -26,6 +26,29 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
+// A "=" in a file's name is no weight.
+func TestSamplesOfNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"perf.data", "host=n1.data", "run=7", "run=7=2"} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, want := range map[string]pipeline.Samples{
+		"perf.data":      {Path: "perf.data", Weight: 1},
+		"perf.data=3":    {Path: "perf.data", Weight: 3},
+		"host=n1.data":   {Path: "host=n1.data", Weight: 1},
+		"host=n1.data=5": {Path: "host=n1.data", Weight: 5},
+		"run=7":          {Path: "run=7", Weight: 1},
+		"run=7=2":        {Path: "run=7=2", Weight: 1},
+		"run=7=3":        {Path: "run=7", Weight: 3},
+	} {
+		if got, err := samples([]string{text}); err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+}
+
 func TestBuildRefuses(t *testing.T) {
 	f := newFixture(t)
 	cache := t.TempDir()

@@ -49,6 +49,15 @@ made() {
 not() {
 	if "$@"; then return 1; fi
 }
+# has FILE: the kernel has what the check needs.
+has() {
+	[ -e "$1" ] || { touch /out/without; exit 0; }
+}
+# interval CENTISECS: how often the kernel writes what is dirty, and what waits.
+interval() {
+	echo "$1" >/proc/sys/vm/dirty_writeback_centisecs
+	echo "$1" >/proc/sys/vm/dirty_expire_centisecs
+}
 mkdir -p /a
 `
 
@@ -87,6 +96,9 @@ func run(t *testing.T, script string, change func(*vm.Guest)) vm.Result {
 	}
 	if result.ExitCode != 0 || t.Failed() {
 		t.Fatalf("exit code %d:\n%s", result.ExitCode, console)
+	}
+	if _, err := os.Stat(filepath.Join(result.Files, "without")); err == nil {
+		t.Skip("the kernel has no userfaultfd, overlay or hwpoison")
 	}
 	return result
 }
@@ -177,9 +189,11 @@ done`, nil)
 }
 
 // A copy of the disk while all is mounted is what a power cut leaves. What was
-// synced is there, by fsync or by sync; of what came later, a beginning.
+// synced is there, by fsync or by sync; of what came later, a beginning. No timer
+// does in the meantime what sync is to do.
 func TestPowerCut(t *testing.T) {
 	result := run(t, `made disk 64
+interval 360000
 mkdir /b
 for option in gather nogather; do
 	mount -t ext4 -o loop,$option /dev/shm/disk /a
@@ -210,6 +224,59 @@ done`, nil)
 	}
 }
 
+// What nobody syncs is on the disk after a while, though the end of another mount,
+// without the option, hangs all the while on a disk that is frozen.
+func TestTimer(t *testing.T) {
+	result := run(t, `mkdir /b /outer /inner
+made outer 64
+mount -t ext4 -o loop,nogather /dev/shm/outer /outer
+truncate -s 32M /outer/inner
+/usr/sbin/mke2fs -q -t ext4 /outer/inner
+mount -t ext4 -o loop,nogather /outer/inner /inner
+made disk 64
+mount -t ext4 -o loop,gather /dev/shm/disk /a
+cp /bin/gather-check /inner
+fsfreeze --freeze /outer
+umount /inner & hanging=$!
+sleep 2
+interval 100
+gather-check records --hold --dir /a >/out/held & child=$!
+until grep -q written /out/held; do sleep 0.1; done
+for try in $(seq 30); do
+	sleep 1
+	cp /dev/shm/disk /dev/shm/cut
+	mount -t ext4 -o loop /dev/shm/cut /b
+	gather-check verify --dir /b >/out/size
+	umount /b
+	[ "$(cat /out/size)" != 62700 ] || break
+done
+kill -0 $hanging && echo hung >/out/umount
+fsfreeze --unfreeze /outer
+wait $hanging
+kill -9 $child; wait $child || true
+umount /a /outer`, nil)
+	if got := out(t, result, "size"); got != "62700" {
+		t.Errorf("%s bytes on the disk, want all 62700", got)
+	}
+	if got := out(t, result, "umount"); got != "hung" {
+		t.Errorf("the other mount did not hang: %q", got)
+	}
+}
+
+// A write whose source is slow to fault in holds up neither sync nor a reader.
+func TestSlowFault(t *testing.T) {
+	run(t, `made disk 64
+has /proc/sys/vm/unprivileged_userfaultfd
+for option in gather nogather; do
+	mount -t tmpfs -o $option none /a
+	gather-check fault --dir /a
+	umount /a
+	mount -t ext4 -o loop,$option /dev/shm/disk /a
+	gather-check fault --dir /a
+	umount /a
+done`, nil)
+}
+
 // Bytes that cannot be written are an error of the next close, once. Without the
 // option they are in the page cache, and nothing is said.
 func TestErrors(t *testing.T) {
@@ -226,6 +293,32 @@ done`, nil)
 		if got := out(t, result, option); got != want {
 			t.Errorf("%s: %q, want %q", option, got, want)
 		}
+	}
+}
+
+// The same over an overlay, whose files have others below them.
+func TestErrorsOfOverlay(t *testing.T) {
+	result := run(t, `made disk 64
+grep -q overlay /proc/filesystems || has /overlay
+mkdir /lower /over
+mount -t ext4 -o loop,gather /dev/shm/disk /a
+mkdir /a/upper /a/work
+mount -t overlay -o lowerdir=/lower,upperdir=/a/upper,workdir=/a/work none /over
+gather-check shutdown --dir /over --disk /a >/out/said
+umount /over /a`, nil)
+	if got, want := out(t, result, "said"), "close: Input/output error\nagain: ok"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// On tmpfs, whose fsync does nothing, the next fsync says it, once.
+func TestErrorsOfTmpfs(t *testing.T) {
+	result := run(t, `has /sys/kernel/debug/hwpoison
+mount -t tmpfs -o gather none /a
+gather-check poison --dir /a >/out/said
+umount /a`, nil)
+	if got, want := out(t, result, "said"), "fsync: Input/output error\nagain: ok\nclose: ok"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
@@ -141,12 +142,23 @@ func KernelOf(ctx context.Context, data string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", data, err)
 	}
-	for line := range strings.Lines(said) {
-		if id, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.Contains(name, "kernel.kallsyms") {
-			return id, nil
+	id := kernelIn(said)
+	if id == "" {
+		return "", fmt.Errorf("%s does not name the kernel on which it was recorded", data)
+	}
+	return id, nil
+}
+
+// kernelIn is the build id of the running kernel in perf's list; perf adds the
+// symbol by which it found the kernel's place. Guests and files have other names.
+func kernelIn(list string) string {
+	names := []string{"[kernel.kallsyms]", "[kernel.kallsyms]_text", "[kernel.kallsyms]_stext"}
+	for line := range strings.Lines(list) {
+		if id, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok && slices.Contains(names, name) {
+			return id
 		}
 	}
-	return "", fmt.Errorf("%s does not name the kernel on which it was recorded", data)
+	return ""
 }
 
 func FolderDigest(dir string) (string, error) {
@@ -157,17 +169,40 @@ func FolderDigest(dir string) (string, error) {
 	return sum, nil
 }
 
+// What is kept of a tool's output, which may complain of each sample.
+const (
+	mostSaid       = 16 << 20
+	mostComplained = 64 << 10
+)
+
+// end keeps the last bytes of a stream.
+type end struct {
+	most int
+	text []byte
+}
+
+// Write implements io.Writer. What is kept moves only after as much again came.
+func (e *end) Write(p []byte) (int, error) {
+	e.text = append(e.text, p[max(0, len(p)-e.most):]...)
+	if len(e.text) >= 2*e.most {
+		e.text = append(e.text[:0], e.last()...)
+	}
+	return len(p), nil
+}
+
+func (e *end) last() []byte { return e.text[max(0, len(e.text)-e.most):] }
+
 // output runs a tool and gives its last words in an error.
 func output(ctx context.Context, name string, args ...string) (string, error) {
-	var said, complained bytes.Buffer
+	said, complained := end{most: mostSaid}, end{most: mostComplained}
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: no shell; the tools are LLVM's and perf
 	cmd.Stdout, cmd.Stderr = &said, &complained
 	if err := cmd.Run(); err != nil {
-		words := strings.TrimSpace(complained.String())
-		if words == "" {
-			words = strings.TrimSpace(said.String())
+		words := bytes.TrimSpace(complained.last())
+		if len(words) == 0 {
+			words = bytes.TrimSpace(said.last())
 		}
 		return "", fmt.Errorf("%s: %w: %s", name, err, words[max(0, len(words)-500):])
 	}
-	return said.String(), nil
+	return string(said.last()), nil
 }

@@ -81,6 +81,42 @@ func TestFromPerf(t *testing.T) {
 	}
 }
 
+// A guest's kernel and a file of such a name are not the kernel that recorded.
+func TestKernelIn(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef01234567"
+	for name, want := range map[string]string{
+		"[kernel.kallsyms]":            id,
+		"[kernel.kallsyms]_text":       id,
+		"[kernel.kallsyms]_stext":      id,
+		"[kernel.kallsyms]_text/other": "",
+		"[kernel.kallsyms].old":        "",
+		"[guest.kernel.kallsyms]":      "",
+		"[guest.kernel.kallsyms.42]":   "",
+		"/tmp/kernel.kallsyms":         "",
+	} {
+		if got := kernelIn("ffff /bin/true\n" + id + " " + name + "\n"); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A tool that complains of each sample fills no memory, and its last words are told.
+func TestOutputIsBounded(t *testing.T) {
+	kept := end{most: 10}
+	for i := range 1000 {
+		if n, err := kept.Write([]byte(strings.Repeat("x", i%30) + "0123456789")); n != i%30+10 || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+		if string(kept.last()) != "0123456789" || cap(kept.text) > 100 {
+			t.Fatalf("after %d: %q in %d bytes", i, kept.last(), cap(kept.text))
+		}
+	}
+	_, err := output(t.Context(), "sh", "-c", "yes complaint | head -c 1000000 >&2; echo the end >&2; exit 1")
+	if err == nil || !strings.HasSuffix(err.Error(), "the end") || len(err.Error()) > 600 {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestMerge(t *testing.T) {
 	k := buildKernel(t)
 	dir := t.TempDir()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
 )
@@ -139,10 +140,12 @@ func TestOpenTraining(t *testing.T) {
 	both := map[string]string{training.Slimming: filepath.Join(made.Dir, training.Slimming), training.Profile: filepath.Join(made.Dir, training.Profile)}
 	recipe := build.Recipe{Name: "fake", Optimisation: build.OptimisePGO, Slimming: build.SlimmingTrace, Workload: "write8"}
 	cache := build.Cache{Dir: t.TempDir()}
+	var patches []build.Patch
+	var own []kconfig.Option
 	open := func(sum string) (*Training, error) {
 		recipe.Training = sum
-		plan := build.Plan{Recipe: recipe, Source: build.SourcePackage{Name: "linux-source-6.1", Version: "6.1.1-1"},
-			Compiler: build.Compiler{Name: "gcc-12", Version: "gcc-12 1.0", Linker: "ld 1.0"}}
+		plan := build.Plan{Recipe: recipe, Source: build.SourcePackage{Name: "linux-source-6.1", Version: "6.1.1-1", Patches: patches},
+			Compiler: build.Compiler{Name: "gcc-12", Version: "gcc-12 1.0", Linker: "ld 1.0"}, Merged: kconfig.Merged{Options: own}}
 		builder := &build.Builder{Catalog: catalog, Cache: cache}
 		return Factory{Builder: builder, Plan: plan}.OpenTraining(t.Context())
 	}
@@ -153,6 +156,12 @@ func TestOpenTraining(t *testing.T) {
 	if err != nil || !got.Same || got.BuildID != made.BuildID {
 		t.Errorf("%+v, %v", got, err)
 	}
+	// docs/ops/kernels.md: own patches and fragments do not make it another source.
+	patches, own = []build.Patch{{Name: "own.patch", Digest: "sha256:1"}}, []kconfig.Option{{Symbol: "OWN", Value: "y"}}
+	if got, err = open(packed(nil, both)); err != nil || !got.Same {
+		t.Errorf("own patches and fragments: %+v, %v", got, err)
+	}
+	patches, own = nil, nil
 	got, err = open(packed(func(f *training.Facts) { f.Source = "linux-source-6.1 6.1.0-9" }, both))
 	if err != nil || got.Same {
 		t.Errorf("of a point release before: %+v, %v", got, err)

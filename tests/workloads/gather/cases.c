@@ -6,58 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "check.h"
-
-static int open_or_fail(const char *path, int flags)
-{
-	int fd = open(path, flags | O_CLOEXEC, 0600);
-
-	if (fd < 0)
-		fail("%s: %s", path, strerror(errno));
-	return fd;
-}
-
-static void write_or_fail(int fd, const void *data, size_t count)
-{
-	ssize_t done = write(fd, data, count);
-
-	if (done < 0 || (size_t)done != count)
-		fail("write of %zu bytes: %zd, %s", count, done,
-		     strerror(errno));
-}
-
-static size_t size_of(int fd)
-{
-	struct stat status;
-
-	if (fstat(fd, &status))
-		fail("fstat: %s", strerror(errno));
-	return (size_t)status.st_size;
-}
-
-static void wait_for(pid_t child)
-{
-	int status;
-
-	if (waitpid(child, &status, 0) != child || status != 0)
-		fail("a writer ended with status %#x", status);
-}
-
-static pid_t fork_or_fail(void)
-{
-	pid_t child = fork();
-
-	if (child < 0)
-		fail("fork: %s", strerror(errno));
-	return child;
-}
 
 #define WRITERS 4
 #define RECORDS 1500
@@ -216,6 +172,27 @@ void run_killed(const struct options *options)
 	unlink(path);
 }
 
+/* A file that is longer than the limit may be cut, though not to grow. */
+static void cut_within(int fd)
+{
+	const struct rlimit limit = { 50, RLIM_INFINITY };
+	struct rlimit before;
+
+	if (getrlimit(RLIMIT_FSIZE, &before) || ftruncate(fd, 0) ||
+	    lseek(fd, 0, SEEK_SET) != 0)
+		fail("ftruncate: %s", strerror(errno));
+	for (int i = 0; i < 20; i++)
+		write_or_fail(fd, "1234567", 7);
+	if (setrlimit(RLIMIT_FSIZE, &limit) || ftruncate(fd, 135) ||
+	    size_of(fd) != 135)
+		fail("ftruncate from 140 to 135 with a limit of 50: %s",
+		     strerror(errno));
+	if (ftruncate(fd, 136) == 0 || errno != EFBIG)
+		fail("ftruncate from 135 to 136 with a limit of 50");
+	if (setrlimit(RLIMIT_FSIZE, &before))
+		fail("setrlimit: %s", strerror(errno));
+}
+
 void run_limit(const struct options *options)
 {
 	const struct rlimit limit = { 10001, RLIM_INFINITY };
@@ -259,6 +236,7 @@ void run_limit(const struct options *options)
 		_exit(0);
 	}
 	wait_for(reader);
+	cut_within(fd);
 	if (close(fd))
 		fail("close: %s", strerror(errno));
 	unlink(path);
@@ -351,35 +329,6 @@ void run_verify(const struct options *options)
 	}
 	close(fd);
 	printf("%zu\n", size);
-}
-
-/* ext4's ioctl, which has no header: at once, without a last sync. */
-#define EXT4_SHUTDOWN _IOR('X', 125, uint32_t)
-#define EXT4_SHUTDOWN_AT_ONCE 2
-
-static const char *said(int result)
-{
-	return result ? strerror(errno) : "ok";
-}
-
-void run_shutdown(const struct options *options)
-{
-	uint32_t how = EXT4_SHUTDOWN_AT_ONCE;
-	char path[4096];
-	int folder, writer, copy;
-
-	snprintf(path, sizeof(path), "%s", path_in(options, "shutdown"));
-	folder = open_or_fail(options->dir, O_RDONLY | O_DIRECTORY);
-	writer = open_or_fail(path, O_WRONLY | O_CREAT | O_TRUNC);
-	copy = dup(writer);
-	for (int i = 0; i < 20; i++)
-		write_or_fail(writer, "1234567", 7);
-	if (copy < 0 || ioctl(folder, EXT4_SHUTDOWN, &how))
-		fail("shutdown: %s", strerror(errno));
-	/* Told once: by the first of them. */
-	printf("close: %s\n", said(close(writer)));
-	printf("again: %s\n", said(close(copy)));
-	close(folder);
 }
 
 void run_clock(const struct options *options)

@@ -8,6 +8,8 @@
 
 struct options {
 	const char *dir;
+	/* The ext4 below dir, if that is an overlay. */
+	const char *disk;
 	uint64_t seed;
 	unsigned int steps;
 	/* The model forgets a byte: the check has to find it. */
@@ -39,6 +41,10 @@ void run_records(const struct options *options);
 void run_verify(const struct options *options);
 /* Shuts ext4 down under bytes that wait, and prints what the calls say. */
 void run_shutdown(const struct options *options);
+/* A source page that is not there until sync and a reader have returned. */
+void run_fault(const struct options *options);
+/* Loses the page of a tmpfs under bytes that wait, and prints what calls say. */
+void run_poison(const struct options *options);
 /* Prints the nanoseconds of 40,000 writes of 8 bytes. */
 void run_clock(const struct options *options);
 

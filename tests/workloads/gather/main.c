@@ -20,6 +20,7 @@ static const struct {
 	{ "killed", run_killed }, { "limit", run_limit },
 	{ "full", run_full },     { "records", run_records },
 	{ "verify", run_verify }, { "shutdown", run_shutdown },
+	{ "fault", run_fault },   { "poison", run_poison },
 	{ "clock", run_clock },
 };
 
@@ -59,6 +60,7 @@ int main(int argc, char **argv)
 {
 	static const struct option known[] = {
 		{ "dir", required_argument, NULL, 'd' },
+		{ "disk", required_argument, NULL, 'D' },
 		{ "seed", required_argument, NULL, 's' },
 		{ "steps", required_argument, NULL, 'n' },
 		{ "wrong", no_argument, NULL, 'w' },
@@ -72,6 +74,9 @@ int main(int argc, char **argv)
 		switch (option) {
 		case 'd':
 			options.dir = optarg;
+			break;
+		case 'D':
+			options.disk = optarg;
 			break;
 		case 's':
 			options.seed = number("seed", optarg);
@@ -90,8 +95,8 @@ int main(int argc, char **argv)
 		}
 	}
 	if (!options.dir || optind != argc - 1) {
-		fputs("usage: gather-check CHECK --dir DIR [--seed N] "
-		      "[--steps N]\n",
+		fputs("usage: gather-check CHECK --dir DIR [--disk DIR] "
+		      "[--seed N] [--steps N]\n",
 		      stderr);
 		return 2;
 	}
