@@ -20,7 +20,7 @@ type job struct {
 	// salloc's, which a fault ends for good.
 	noRequeue, interactive bool
 	// What was done to it.
-	held, suspended, cancelled, letGo, shrunk bool
+	held, suspended, wasSuspended, cancelled, letGo, shrunk bool
 	// twice says why its script may run once more, "" if it may not.
 	twice string
 	// orphan says that a node of it was reset soon after its start: Slurm takes no

@@ -234,7 +234,7 @@ func (r *run) suspend(pick [4]int) (string, error) {
 	ok, told, err := r.ask("root", "scontrol", "suspend", reference(seen))
 	j := r.jobNamed(seen["JobName"])
 	if ok {
-		j.suspended = true
+		j.suspended, j.wasSuspended = true, true
 		r.suspends++
 	}
 	return told, err
