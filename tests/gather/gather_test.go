@@ -24,16 +24,16 @@ const (
 	seeds, steps = 6, 3000
 )
 
-// kernel is the slim kernel with the patch, or the one that KB_GATHER_KERNEL
-// names, such as one with lock checking.
+// kernel is the small one with the patch and the checks of locks and memory, or
+// the one that KB_GATHER_KERNEL names, such as mitgcm-gather.
 func kernel(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("KB_GATHER_KERNEL")
 	if path == "" {
-		path = top + "/build/kernels/mitgcm-gather/bzImage"
+		path = top + "/build/kernels/suite-gather/bzImage"
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: make kernels KERNELS=mitgcm-gather", err)
+		t.Fatalf("%v: make kernels KERNELS=suite-gather", err)
 	}
 	return path
 }
@@ -98,7 +98,7 @@ func run(t *testing.T, script string, change func(*vm.Guest)) vm.Result {
 		t.Fatalf("exit code %d:\n%s", result.ExitCode, console)
 	}
 	if _, err := os.Stat(filepath.Join(result.Files, "without")); err == nil {
-		t.Skip("the kernel has no userfaultfd, overlay or hwpoison")
+		t.Skip("the kernel has not what this needs: suite-gather has")
 	}
 	return result
 }

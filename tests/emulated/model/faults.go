@@ -114,7 +114,7 @@ func (r *run) killAgent(pick [4]int) (string, error) {
 // killBroker has a broker away for some seconds.
 func (r *run) killBroker(pick [4]int) (string, error) {
 	b := r.c.Broker()
-	if !b.Running() {
+	if r.returning.Load() || !b.Running() {
 		return "", nil
 	}
 	r.blind()
@@ -124,8 +124,10 @@ func (r *run) killBroker(pick [4]int) (string, error) {
 	}
 	away := time.Duration(pick[0]%8) * time.Second
 	r.restored.Add(1)
+	r.returning.Store(true)
 	go func() {
 		defer r.restored.Done()
+		defer r.returning.Store(false)
 		for b.Running() {
 			r.pause(100 * time.Millisecond)
 		}

@@ -77,6 +77,10 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	defer func() {
+		t.Logf("%d steps in %d scenarios with %d jobs; administrators had to repair %d times",
+			m.steps.Load(), m.scenarios.Load(), m.jobs.Load(), m.repairs.Load())
+	}()
 	side := rapid.SliceOfN(scenarios(actions, without), lanes, lanes)
 	rapid.Check(t, func(rt *rapid.T) {
 		drawn := side.Draw(rt, "scenarios")
@@ -84,8 +88,6 @@ func TestModel(t *testing.T) {
 			rt.Fatalf("%v", err)
 		}
 	})
-	t.Logf("%d steps in %d scenarios with %d jobs; administrators had to repair %d times",
-		m.steps.Load(), m.scenarios.Load(), m.jobs.Load(), m.repairs.Load())
 }
 
 // trials are the scenarios of a test.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
@@ -54,7 +55,9 @@ type run struct {
 	said, killed time.Time
 	// restored waits for what comes back by itself: a broker, a client.
 	restored sync.WaitGroup
-	lock     sync.Mutex
+	// returning says that the broker does.
+	returning atomic.Bool
+	lock      sync.Mutex
 	// failed is an error of what runs beside the steps.
 	failed error
 	number int
