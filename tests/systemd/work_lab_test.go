@@ -54,14 +54,14 @@ func (s *site) anotherKernel(t *testing.T) {
 		t.Errorf("the job's output is\n%s", log)
 	}
 	// There and back: a step is done before each kexec.
-	if steps := s.n1.must("tail -n +3 /root/steps"); steps != "away, slurmd is down\naway, slurmd is down" {
+	if steps := s.n1.must("tail -n +5 /root/steps"); steps != "away, slurmd is down\naway, slurmd is down" {
 		t.Errorf("before two boots the site's steps are\n%s", steps)
 	}
 	t.Log(s.ctl1.must("kernelctl job show " + job))
 }
 
-// siteStep is a unit as docs/ops/kexec.md has it; it fails while there is a /root/busy.
-const siteStep = `set -e
+// siteSteps are units as docs/ops/kexec.md has them; the second fails while there is a /root/busy.
+const siteSteps = `set -e
 cat >/etc/systemd/system/away.service <<'END'
 [Unit]
 PartOf=kernel-broker-kexec.target
@@ -69,20 +69,29 @@ Before=slurmd.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh -c 'test ! -e /root/busy && echo "away, slurmd is $(pidof slurmd || echo down)" >>/root/steps'
+ExecStart=/bin/sh -c 'echo "away, slurmd is $(pidof slurmd || echo down)" >>/root/steps'
 ExecStop=/bin/sh -c 'echo back >>/root/steps'
 [Install]
 RequiredBy=kernel-broker-kexec.target
 END
+cat >/etc/systemd/system/idle.service <<'END'
+[Unit]
+After=away.service
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/test ! -e /root/busy
+[Install]
+RequiredBy=kernel-broker-kexec.target
+END
 systemctl daemon-reload
-systemctl enable away`
+systemctl enable away idle`
 
-// stepFails: a step of the site before a kexec fails, the node keeps its kernel and is drained. A step that was done is taken back
+// stepFails: a step of the site before a kexec fails, the node keeps its kernel and is drained. Steps that were done are taken back
 // when slurmd starts after all.
 func (s *site) stepFails() {
 	t := s.n1.t
 	t.Helper()
-	s.n1.must(siteStep + "; touch /root/busy")
+	s.n1.must(siteSteps + "; touch /root/busy")
 	job := s.submit("--kernel-profile=mitgcm", "true")
 	s.ctl1.until("the step's failure", "scontrol show job "+job+" | grep -q 'AdminComment=.*not ready to leave its kernel'")
 	t.Log(s.ctl1.must("scontrol show job " + job + " | grep AdminComment; scancel " + job))
@@ -92,7 +101,7 @@ func (s *site) stepFails() {
 	s.slurmdUp()
 	// Done and not followed by a kexec.
 	s.n1.must("systemctl stop slurmd && systemctl start kernel-broker-kexec.target && systemctl start slurmd")
-	if steps := s.n1.must("cat /root/steps"); steps != "away, slurmd is down\nback" {
+	if steps := s.n1.must("cat /root/steps"); steps != "away, slurmd is down\nback\naway, slurmd is down\nback" {
 		t.Errorf("the site's steps are\n%s", steps)
 	}
 	s.slurmdUp()
