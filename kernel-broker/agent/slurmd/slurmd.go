@@ -61,15 +61,20 @@ func (s *Slurmd) process() (int, bool) {
 		return 0, false
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil || pid <= 1 {
-		return 0, false
+	return pid, err == nil && runs(pid)
+}
+
+// runs reports whether the process is a slurmd.
+func runs(pid int) bool {
+	if pid <= 1 {
+		return false
 	}
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return 0, false
+		return false
 	}
 	comm, state, ok := parseStat(string(stat))
-	return pid, ok && comm == name && state != 'Z' && state != 'X'
+	return ok && comm == name && state != 'Z' && state != 'X'
 }
 
 // parseStat reads a process's name and state from its stat file. The name may contain blanks and parentheses.
@@ -98,13 +103,14 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 	if err := s.run(ctx, command, s.StartTimeout); err != nil {
 		return err
 	}
-	if !s.wait(ctx, true, s.StartTimeout) {
+	running := func() bool { _, is := s.process(); return is }
+	if !wait(ctx, s.StartTimeout, running) {
 		return fmt.Errorf("%s: no process in %q %v after its start: %w", name, s.PIDFile, s.StartTimeout, kb.ErrUnavailable)
 	}
 	return s.writeMark(decide.Started, start)
 }
 
-// Stop ends the daemon and waits for its end.
+// Stop ends the daemon and waits for its end: it removes its pid file first, and saves what it knows of jobs last.
 func (s *Slurmd) Stop(ctx context.Context) error {
 	_, start, err := s.readMark()
 	if err != nil {
@@ -114,28 +120,36 @@ func (s *Slurmd) Stop(ctx context.Context) error {
 	if err := s.writeMark(decide.Stopped, start); err != nil {
 		return err
 	}
+	pid, _ := s.process()
 	if len(s.StopCommand) > 0 {
 		if err := s.run(ctx, s.StopCommand, s.StopTimeout); err != nil {
 			return err
 		}
-	} else if err := s.signal(syscall.SIGTERM); err != nil {
+	} else if err := s.signal(pid, syscall.SIGTERM); err != nil {
 		return err
 	}
-	if s.wait(ctx, false, s.StopTimeout) {
+	ended := func() bool {
+		_, running := s.process()
+		return !running && !runs(pid)
+	}
+	if wait(ctx, s.StopTimeout, ended) {
 		return nil
 	}
-	if err := s.signal(syscall.SIGKILL); err != nil {
+	if now, running := s.process(); running {
+		pid = now
+	}
+	if err := s.signal(pid, syscall.SIGKILL); err != nil {
 		return err
 	}
-	if !s.wait(ctx, false, killWait) {
+	if !wait(ctx, killWait, ended) {
 		return fmt.Errorf("%s: still there after SIGKILL: %w", name, kb.ErrUnavailable)
 	}
 	return nil
 }
 
-func (s *Slurmd) signal(sig syscall.Signal) error {
-	pid, running := s.process()
-	if !running {
+// signal is for a slurmd alone: a pid may have been reused.
+func (s *Slurmd) signal(pid int, sig syscall.Signal) error {
+	if !runs(pid) {
 		return nil
 	}
 	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -145,9 +159,9 @@ func (s *Slurmd) signal(sig syscall.Signal) error {
 }
 
 // wait polls, since the daemon is no child of the agent.
-func (s *Slurmd) wait(ctx context.Context, running bool, bound time.Duration) bool {
+func wait(ctx context.Context, bound time.Duration, done func() bool) bool {
 	for end := time.Now().Add(bound); ; {
-		if _, is := s.process(); is == running {
+		if done() {
 			return true
 		}
 		if time.Now().After(end) || ctx.Err() != nil {

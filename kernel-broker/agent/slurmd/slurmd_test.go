@@ -38,7 +38,8 @@ func fake(t *testing.T, stubborn bool) *Slurmd {
 		StartTimeout: 30 * time.Second, StopTimeout: stopTimeout, BootID: "boot-1",
 	}
 	t.Cleanup(func() {
-		if err := s.signal(syscall.SIGKILL); err != nil {
+		pid, _ := s.process()
+		if err := s.signal(pid, syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
 	})
@@ -70,6 +71,26 @@ func TestStartAndStop(t *testing.T) {
 	// Another boot starts without state.
 	s.BootID = "boot-2"
 	s.must(t, false, decide.Untouched, 0)
+}
+
+// slurmd removes its pid file first, and saves what it knows of jobs when its threads are done: another one that starts before
+// that does not know them, and drains the node with "Prolog error".
+func TestStopWaitsForTheProcess(t *testing.T) {
+	s := fake(t, false)
+	dir := filepath.Dir(s.PIDFile)
+	daemon := "#!/bin/sh\ntrap 'rm " + dir + "/pid; sleep 0.5; touch " + dir + "/saved; exit' TERM\necho $$ >" + dir + "/pid\nwhile :; do sleep 0.05; done\n"
+	if err := os.WriteFile(filepath.Join(dir, "slurmd"), []byte(daemon), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir + "/saved"); err != nil {
+		t.Errorf("stopped before the daemon ended: %v", err)
+	}
 }
 
 // The other command makes the starts without a claim, and those alone.

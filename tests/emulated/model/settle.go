@@ -216,10 +216,10 @@ func (r *run) unlaunched(j *job, seen map[string]string) bool {
 	})
 }
 
-// neverBegan says whether a job was suspended as its nodes were ready: Slurm never
-// launches it, and the broker may not requeue it any more.
+// neverBegan says whether a job was suspended before its nodes were ready, or as they
+// were: Slurm never launches it, and it is not the broker's to requeue, or may not be.
 func (r *run) neverBegan(j *job, seen map[string]string) bool {
-	return j.wasSuspended && j.noRequeue && r.starts[j.name+"/"+seen["ArrayTaskId"]] == 0
+	return j.wasSuspended && (j.noRequeue || j.profile == "") && r.starts[j.name+"/"+seen["ArrayTaskId"]] == 0
 }
 
 // registered is when, after a start of slurmctld, all nodes that are up have registered.
