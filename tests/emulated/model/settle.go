@@ -216,10 +216,11 @@ func (r *run) unlaunched(j *job, seen map[string]string) bool {
 	})
 }
 
-// neverBegan says whether a job was suspended before its nodes were ready, or as they
-// were: Slurm never launches it, and it is not the broker's to requeue, or may not be.
+// neverBegan says whether a job was suspended before Slurm launched it, and so never
+// is. The broker has such a job wait again, if it has a profile and its nodes were
+// not ready yet.
 func (r *run) neverBegan(j *job, seen map[string]string) bool {
-	return j.wasSuspended && (j.noRequeue || j.profile == "") && r.starts[j.name+"/"+seen["ArrayTaskId"]] == 0
+	return j.wasSuspended && r.starts[j.name+"/"+seen["ArrayTaskId"]] == 0
 }
 
 // registered is when, after a start of slurmctld, all nodes that are up have registered.
