@@ -88,7 +88,7 @@ func (r *run) checkWords() error {
 			// It takes back the down alone of what the broker said again, a drain and a down.
 			r.note("  %s: ReturnToService=2 left a drain of %q", n.name, w.reason)
 			w.unseen = true
-		case w.boot != "" && w.boot != r.c.Node(n.name).BootID() && !rebooting(seen):
+		case w.boot != "" && w.boot != r.c.Node(n.name).BootID() && (!rebooting(seen) || forAJob(seen)):
 			r.note("  %s: the reboot that was asked for before took back %q", n.name, w.reason)
 			n.word = nil
 		case w.unheard && r.registered(n, w.at):
@@ -108,6 +108,11 @@ func (r *run) checkWords() error {
 		}
 	}
 	return nil
+}
+
+// forAJob says whether a node is to be booted for a job, or armed for the return from one.
+func forAJob(seen map[string]string) bool {
+	return has(seen["State"], "POWERING_UP") || strings.HasPrefix(seen["Reason"], "kprof:")
 }
 
 // lostWords is how soon before a registration words may be lost: the broker looks

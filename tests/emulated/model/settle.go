@@ -304,6 +304,13 @@ func (r *run) bringBack() error {
 			}
 			continue
 		}
+		// slurmctld that is restarted after a power_down forgets that it switched the node off.
+		if r.scenario.PowerSaving && n.switched > 0 && has(state, "UNKNOWN") && has(state, "NOT_RESPONDING") {
+			if err := r.wake(n); err != nil {
+				return err
+			}
+			continue
+		}
 		if !has(state, "DOWN", "DRAIN") || strings.Contains(state, "REBOOT") && !forgotten(state) || has(state, "ALLOCATED", "MIXED", "COMPLETING") {
 			n.strange = time.Time{}
 			continue
@@ -326,6 +333,20 @@ func (r *run) bringBack() error {
 		}
 	}
 	return nil
+}
+
+// wake has a node's power switched on that has been silent for too long.
+func (r *run) wake(n *node) error {
+	if n.strange.IsZero() {
+		n.strange = time.Now()
+	}
+	if time.Since(n.strange) < strangeLimit {
+		return nil
+	}
+	n.strange = time.Time{}
+	r.repairs++
+	_, _, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state=power_up")
+	return err
 }
 
 // forgotten says whether slurmctld waits for a boot that it will not notice: with
