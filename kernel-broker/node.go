@@ -217,6 +217,11 @@ type Node struct {
 	Lost JobID `json:"lost,omitzero"`
 	// LostAt is when that was seen.
 	LostAt time.Time `json:"lost_at,omitzero"`
+	// Left is the job that left the node last, until LeftAt is some minutes past:
+	// a step of it that comes late must not run on stock.
+	Left JobID `json:"left,omitzero"`
+	// LeftAt is when it did.
+	LeftAt time.Time `json:"left_at,omitzero"`
 	// Faults are failed boots that the catalog has not counted yet.
 	Faults []Fault `json:"faults,omitempty"`
 	// SlurmdStart grows whenever slurmd must be restarted with -b.

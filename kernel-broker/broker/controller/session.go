@@ -37,8 +37,12 @@ func desired(n *kb.Node, bootID string, now time.Time) kb.DesiredState {
 		// A failed node that runs stock may serve: Slurm knows it as drained.
 		d.SlurmdAllowed = true
 	}
-	if !n.Lost.IsZero() {
+	switch {
+	case !n.Lost.IsZero():
 		d.Lost = []uint32{n.Lost.Job}
+	case !n.Left.IsZero() && n.Running.Ref.IsStock():
+		// Its steps may be launched until their credentials expire, by a node that was reset, too.
+		d.Lost = []uint32{n.Left.Job}
 	}
 	d.SlurmdAllowed = d.SlurmdAllowed && !n.SlurmdHeld
 	if !n.Owner.IsZero() {

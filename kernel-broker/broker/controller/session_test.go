@@ -47,6 +47,24 @@ func TestDesired(t *testing.T) {
 	}
 }
 
+// A node on stock takes no step of the job that left it.
+func TestDesiredAfterAJob(t *testing.T) {
+	stock, mitgcm := simKernel("stock"), simKernel("mitgcm")
+	left := kb.JobID{Job: 7}
+	for name, c := range map[string]struct {
+		node kb.Node
+		lost bool
+	}{
+		"back on stock":                 {kb.Node{Running: kb.Proof{Ref: stock.Ref(), BootID: bootOne}, Left: left}, true},
+		"kept on the job's kernel":      {kb.Node{Running: kb.Proof{Ref: mitgcm.Ref(), BootID: bootOne}, Left: left}, false},
+		"on stock, and nobody has left": {kb.Node{Running: kb.Proof{Ref: stock.Ref(), BootID: bootOne}}, false},
+	} {
+		if d := desired(&c.node, bootOne, time.Now()); (len(d.Lost) == 1 && d.Lost[0] == 7) != c.lost || len(d.Lost) > 1 {
+			t.Errorf("%s: lost %v", name, d.Lost)
+		}
+	}
+}
+
 func TestAttach(t *testing.T) {
 	f := newFixture(t)
 	f.start()

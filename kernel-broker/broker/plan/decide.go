@@ -155,7 +155,7 @@ func agentView(n *kb.Node) string {
 		token = n.Pending.Token
 	}
 	reboot := n.Reboot != nil && n.Reboot.Due
-	return fmt.Sprint(token, n.Steady(), n.Running, n.Owner, n.Lost, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.KnownBoot, reboot)
+	return fmt.Sprint(token, n.Steady(), n.Running, n.Owner, n.Lost, n.Left, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.KnownBoot, reboot)
 }
 
 // slurmNode returns a node as slurmctld has it.

@@ -48,10 +48,20 @@ func (d *decision) desired(n *kb.Node, agent Agent) {
 	d.register(n, agent)
 }
 
+// lateStep is longer than a step's launch is tried: Slurm's credential for it
+// expires after two minutes.
+const lateStep = 3 * time.Minute
+
 // own hands the node to its owner, or takes it from one that has let it go.
 func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 	if owner == nil {
+		if !n.Owner.IsZero() {
+			n.Left, n.LeftAt = n.Owner, d.in.Now
+		}
 		n.Owner, n.Lost = kb.JobID{}, kb.JobID{}
+		if d.age(n.LeftAt) > lateStep && n.Pending == nil {
+			n.Left, n.LeftAt = kb.JobID{}, time.Time{}
+		}
 		return
 	}
 	if n.Owner == owner.ID {
@@ -59,6 +69,7 @@ func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 	}
 	n.Owner, n.Timeline = owner.ID, owner.ID
 	n.KeptFor, n.KeptUntil, n.Lost = "", time.Time{}, kb.JobID{}
+	n.Left, n.LeftAt = kb.JobID{}, time.Time{}
 	n.Attempts = 0
 	n.SlurmdNotBefore = later(n.SlurmdNotBefore, d.registerFrom(owner.Created))
 	n.Generation++

@@ -76,6 +76,25 @@ func TestNodeThatLostItsKernelLeavesTheJob(t *testing.T) {
 	}
 }
 
+// A step that was created in the second of its job's end may be launched when the node is back on stock, by a reset or by its
+// return: the node is told for as long as Slurm's credential for the step is good.
+func TestLateStepOfAJobThatLeft(t *testing.T) {
+	w := runningOnTwo(t)
+	w.silence("n2")
+	delete(w.slurm.Jobs, 7)
+	w.pass(time.Second)
+	w.boot("n2", kernels[0], "")
+	w.pass(time.Second)
+	if n := w.nodes["n2"]; n.Left != (kb.JobID{Job: 7}) || !n.Owner.IsZero() || !n.Steady() {
+		t.Fatalf("the node is %+v", n)
+	}
+	generation := w.nodes["n2"].Generation
+	w.pass(lateStep + time.Second)
+	if n := w.nodes["n2"]; !n.Left.IsZero() || n.Generation == generation {
+		t.Errorf("minutes later: %+v", n)
+	}
+}
+
 // An administrator drained the node before it lost its kernel. The broker's own reason takes the drain's place while the
 // job is on the node, and the drain is back after the return.
 func TestDrainedNodeThatLostItsKernel(t *testing.T) {
