@@ -64,7 +64,7 @@ func (s *site) anotherKernel(t *testing.T) {
 const siteSteps = `set -e
 cat >/etc/systemd/system/away.service <<'END'
 [Unit]
-PartOf=kernel-broker-kexec.target
+Conflicts=slurmd.service
 Before=slurmd.service
 [Service]
 Type=oneshot
