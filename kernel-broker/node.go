@@ -208,6 +208,8 @@ type Node struct {
 	Waiting bool `json:"waiting,omitempty"`
 	// Drained: the product drained this node for its Failure.
 	Drained bool `json:"drained,omitempty"`
+	// DrainPasses: Slurm itself ends that drain with the node's next registration.
+	DrainPasses bool `json:"drain_passes,omitempty"`
 	// GateDrain is the drain, as SlurmNode.By, that the gate brought about.
 	GateDrain string `json:"gate_drain,omitempty"`
 	// KeptFor is the job, as scontrol names it, that the node keeps its kernel for, until KeptUntil.

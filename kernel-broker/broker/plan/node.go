@@ -229,11 +229,15 @@ func (d *decision) recover(n *kb.Node) {
 	out := s.Drained() || s.Down() && !s.Unknown()
 	switch {
 	case out && hasDrainReason(s):
-		n.Drained = true
+		n.Drained, n.DrainPasses = true, s.RebootAsked() && !s.BootsForJob()
 	case n.Drained && out:
 		// An administrator has taken the node out of service for another reason.
+	case n.Drained && n.DrainPasses && !s.NotResponding():
+		// The registration after an armed boot ended the drain. A resume would have
+		// left the node not responding for a moment.
+		n.Drained, n.DrainPasses = false, false
 	case n.Drained:
-		n.Failure, n.Drained, n.Attempts = nil, false, 0
+		n.Failure, n.Drained, n.DrainPasses, n.Attempts = nil, false, false, 0
 		if !n.Runs(stockRef) {
 			// The boot to stock that was asked for is one that Slurm waits
 			// for no more: it has to be armed again.

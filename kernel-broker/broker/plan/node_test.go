@@ -424,6 +424,34 @@ func TestRecover(t *testing.T) {
 			t.Errorf("resumed: %+v", n)
 		}
 	})
+	t.Run("the registration of an armed boot ends the drain", func(t *testing.T) {
+		w := failedOnItsOwn(t)
+		w.nodes["n1"].Drained = false
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kernel-broker: mitgcm@3: disk full")
+		w.pass(time.Second)
+		w.node("n1", "IDLE", "")
+		w.pass(time.Second)
+		if actions := w.pass(time.Second); !has(actions, DrainNode) || w.nodes["n1"].Failure == nil {
+			t.Errorf("in service again without an administrator: %v, failure %v", actions, w.nodes["n1"].Failure)
+		}
+		w.node("n1", "IDLE+DRAIN", "kernel-broker: mitgcm@3: disk full")
+		w.pass(time.Second)
+		w.node("n1", "IDLE", "")
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; n.Failure != nil {
+			t.Errorf("resumed by an administrator: %+v", n)
+		}
+	})
+	t.Run("an armed node that an administrator resumes", func(t *testing.T) {
+		w := failedOnItsOwn(t)
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kernel-broker: mitgcm@3: disk full")
+		w.pass(time.Second)
+		w.node("n1", "IDLE+NOT_RESPONDING", "")
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; n.Failure != nil {
+			t.Errorf("%+v", n)
+		}
+	})
 	t.Run("slurmd of a failed node answers until Slurm has its boot", func(t *testing.T) {
 		w := failedOnItsOwn(t)
 		w.node("n1", "UNKNOWN+DRAIN+REBOOT_ISSUED+POWERING_UP", "kernel-broker: mitgcm@3: disk full")
