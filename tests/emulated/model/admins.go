@@ -105,10 +105,15 @@ func (r *run) resume(n *node) (string, error) {
 	if rebooting(r.seen.nodes[n.name]) {
 		n.disarmed = time.Now()
 	}
-	// Newer Slurm refuses it for a node that no longer needs it.
-	_, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state=resume")
+	// Newer Slurm refuses it for a node that no longer needs it, and for one that has
+	// not registered since slurmctld started: there it takes the drain and leaves the
+	// reason, as a boot does, after which the broker says the drain again.
+	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state=resume")
 	if n.word != nil {
 		n.taken, n.takenAt = n.word.reason, time.Now()
+		if !ok {
+			n.resaid = n.taken
+		}
 	}
 	n.word, n.rebootFrom = nil, ""
 	return told, err
@@ -188,12 +193,14 @@ func (r *run) cancelReboot(pick [4]int) (string, error) {
 	ok, told, err := r.ask("root", "scontrol", "cancel_reboot", n.name)
 	n.rebootFrom = ""
 	n.switched++
-	if err != nil || !ok || n.word == nil || n.word.down {
+	if err != nil || !ok || n.word == nil {
 		return told, err
 	}
-	// With the boot Slurm takes back a drain that was said after it was asked for.
+	// With the boot Slurm takes back a drain that was said after it was asked for, and
+	// the reason of a node that was set down, which so looks like one that crashed.
 	if err = r.look(); err == nil && !n.word.stands(r.seen.nodes[n.name]) {
 		r.note("  %s: cancel_reboot took back %q", n.name, n.word.reason)
+		n.unreasoned = n.word.down
 		n.word = nil
 	}
 	return told, err

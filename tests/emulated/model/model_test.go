@@ -50,7 +50,7 @@ func setting(t *testing.T, name string, usual int) int {
 // commas, that are left out. KB_MODEL_SCENARIO is a file with a scenario as a
 // failure leaves it, which is run in place of random ones.
 func TestModel(t *testing.T) {
-	m := trials{t: t, failed: map[string]error{}}
+	m := trials{t: t}
 	if path := os.Getenv("KB_MODEL_SCENARIO"); path != "" {
 		m.one(path)
 		return
@@ -61,8 +61,6 @@ func TestModel(t *testing.T) {
 	for name := range strings.SplitSeq(os.Getenv("KB_MODEL_WITHOUT"), ",") {
 		without[name] = true
 	}
-	// A scenario is tried once: what fails is kept with its course, and a
-	// cluster that is tried again takes another.
 	seed := os.Getenv("KB_MODEL_SEED")
 	switch seed {
 	case "":
@@ -81,54 +79,35 @@ func TestModel(t *testing.T) {
 		t.Logf("%d steps in %d scenarios with %d jobs; administrators had to repair %d times",
 			m.steps.Load(), m.scenarios.Load(), m.jobs.Load(), m.repairs.Load())
 	}()
-	side := rapid.SliceOfN(scenarios(actions, without), lanes, lanes)
+	lane := make(chan struct{}, lanes)
+	var all sync.WaitGroup
+	scenario := scenarios(actions, without)
 	rapid.Check(t, func(rt *rapid.T) {
-		drawn := side.Draw(rt, "scenarios")
-		if err := m.run(drawn, int64(steps)); err != nil {
-			rt.Fatalf("%v", err)
+		s := scenario.Draw(rt, "scenario")
+		if m.steps.Load() >= int64(steps) {
+			return
 		}
+		lane <- struct{}{}
+		all.Go(func() {
+			defer func() { <-lane }()
+			if err := m.try(s); err != nil {
+				t.Error(err)
+			}
+		})
 	})
+	all.Wait()
 }
 
-// trials are the scenarios of a test.
+// trials are the scenarios of a test. One that fails does not end the others: what a
+// long run finds, it finds all of.
 type trials struct {
-	t      *testing.T
-	lock   sync.Mutex
-	failed map[string]error
-	// over says that enough steps were done.
-	over                            bool
+	t                               *testing.T
 	steps, scenarios, jobs, repairs atomic.Int64
 }
 
-// run tries scenarios side by side. What failed fails again without a run.
-func (m *trials) run(side []Scenario, enough int64) error {
-	errs := make([]error, len(side))
-	var all sync.WaitGroup
-	for i, s := range side {
-		text, err := json.Marshal(s)
-		if err != nil {
-			return fmt.Errorf("scenario: %w", err)
-		}
-		m.lock.Lock()
-		known := m.failed[string(text)]
-		stopped := m.over || len(m.failed) > 0
-		m.lock.Unlock()
-		switch {
-		case known != nil:
-			errs[i] = known
-		case !stopped:
-			all.Go(func() { errs[i] = m.try(s, string(text)) })
-		}
-	}
-	all.Wait()
-	if m.steps.Load() >= enough {
-		m.over = true
-	}
-	return errors.Join(errs...)
-}
-
-// try runs one scenario in a folder of its own.
-func (m *trials) try(s Scenario, text string) error {
+// try runs one scenario in a folder of its own, which keeps the scenario and its
+// course if it fails.
+func (m *trials) try(s Scenario) error {
 	o, err := emulated.Defaults()
 	if err != nil {
 		return err
@@ -144,15 +123,13 @@ func (m *trials) try(s Scenario, text string) error {
 	if err == nil {
 		return nil
 	}
+	path := filepath.Join(dir, "scenario.json")
 	course, readErr := os.ReadFile(result.Course)
-	if writeErr := os.WriteFile(filepath.Join(dir, "scenario.json"), []byte(text), 0o644); readErr == nil {
-		readErr = writeErr
+	text, writeErr := json.Marshal(s)
+	if writeErr == nil {
+		writeErr = os.WriteFile(path, text, 0o644)
 	}
-	err = errors.Join(fmt.Errorf("scenario %s: %w\ncourse:\n%s", filepath.Join(dir, "scenario.json"), err, course), readErr)
-	m.lock.Lock()
-	m.failed[text] = err
-	m.lock.Unlock()
-	return err
+	return errors.Join(fmt.Errorf("scenario %s: %w\ncourse:\n%s", path, err, course), readErr, writeErr)
 }
 
 // one runs a scenario of a file.
@@ -165,7 +142,7 @@ func (m *trials) one(path string) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		m.t.Fatal(err)
 	}
-	if err := m.try(s, string(text)); err != nil {
+	if err := m.try(s); err != nil {
 		m.t.Fatal(err)
 	}
 }

@@ -54,6 +54,8 @@ type node struct {
 	// loses what is to follow an administrator's reboot; or that the broker may take
 	// that reboot for a drain.
 	unresumed bool
+	// unreasoned says that cancel_reboot left it down and took the reason.
+	unreasoned bool
 	// disarmed is when an administrator took back a boot that was asked for.
 	disarmed time.Time
 	// repairs is how often an administrator had to bring it back.

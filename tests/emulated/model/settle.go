@@ -359,7 +359,7 @@ func forgotten(state string) bool {
 func (r *run) explains(n *node, state, reason string) bool {
 	switch {
 	case reason == "":
-		return false
+		return n.unreasoned
 	case strings.HasPrefix(reason, "Prolog error"):
 		// slurmctld told the slurmd before the reset to begin a job, and its steps
 		// wait in the next one for that job's prolog (_wait_for_request_launch_prolog).
