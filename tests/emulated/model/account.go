@@ -48,7 +48,9 @@ func (r *run) accountOne(j *job, seen map[string]string) error {
 		twice := !r.killed.IsZero() && r.starts[key] > 0
 		// The gate keeps it from a node that an administrator resumed under a job, and Slurm cancels what it may not requeue.
 		refused := j.profile == "" && j.noRequeue && r.starts[key] == 0 && r.disarmed()
-		if j.cancelled || j.heldFor != "" || j.interactive || twice || refused || r.neverBegan(j, seen) || r.unlaunched(j, seen) {
+		// A node that was reset under a job that Slurm takes for running still waits for that job's prolog: the next step
+		// of it fails, and slurmd ends a job that it may not requeue (_launch_job_fail).
+		if j.cancelled || j.heldFor != "" || j.interactive || j.orphan || twice || refused || r.neverBegan(j, seen) || r.unlaunched(j, seen) {
 			return nil
 		}
 	case "NODE_FAIL", "FAILED", "BOOT_FAIL":

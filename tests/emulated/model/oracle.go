@@ -27,6 +27,8 @@ type job struct {
 	// job for lost that began up to 15 s before its node's boot, so that it runs
 	// without processes where the reboot itself is no cause (ReturnToService=2).
 	orphan bool
+	// delayed is since when it is seen to wait for its begin, as after a requeue.
+	delayed time.Time
 	// ran says that a process of it ran, heldFor why the broker holds it.
 	ran     bool
 	heldFor string

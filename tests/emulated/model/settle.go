@@ -144,7 +144,11 @@ func (r *run) hurry() error {
 		}
 		var err error
 		switch {
+		case seen["Reason"] == "BeginTime" && j.delayed.IsZero():
+			j.delayed = time.Now()
+		case seen["Reason"] == "BeginTime" && time.Since(j.delayed) < requeueTime:
 		case seen["Reason"] == "BeginTime":
+			j.delayed = time.Time{}
 			_, _, err = r.ask("root", "scontrol", "update", "jobid="+reference(seen), "starttime=now")
 		case j.held:
 			j.held = false
@@ -163,6 +167,10 @@ func (r *run) hurry() error {
 	}
 	return nil
 }
+
+// requeueTime is how long a requeued job waits before an administrator has it begin:
+// a slurmd refuses a job that it ended in that second.
+const requeueTime = 3 * time.Second
 
 // orphanLimit is longer than any job of a scenario runs once it may end.
 const orphanLimit = 45 * time.Second
