@@ -170,7 +170,7 @@ gotest = $(STEP) $(1) $(GOTESTSUM) --format $(2) --format-hide-empty-pkg --jsonf
 
 # The emulated clusters mostly wait, so that lint has the processors beside them.
 .PHONY: test
-test: deps build kernels $(GOLANGCI_LINT) $(BUF) $(GOTESTSUM) ## everything that CI runs (25 minutes on 2 cores, an hour the first time)
+test: deps build kernels $(GOLANGCI_LINT) $(BUF) $(GOTESTSUM) ## everything that CI runs (25 minutes on 2 cores, 40 the first time)
 	@status=0; \
 	nice $(MAKE) --no-print-directory lint & beside=$$!; \
 	$(MAKE) --no-print-directory test-emulated || status=1; \

@@ -85,7 +85,11 @@ kernel whose inputs did not change is taken from the cache.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			*failed = true
-			builder, err := newBuilder(catalog, kernel, cache, jobs)
+			places := pipeline.Options{Catalog: catalog, Cache: cache}
+			if err := places.Complete(); err != nil {
+				return err
+			}
+			builder, err := newBuilder(places.Catalog, kernel, places.Cache, jobs)
 			if err != nil {
 				return err
 			}
@@ -106,7 +110,7 @@ kernel whose inputs did not change is taken from the cache.`,
 			return report(manifest, out, err)
 		},
 	}
-	cmd.Flags().StringVar(&catalog, "catalog", "catalog", "folder with kernels/ and fragments/")
+	cmd.Flags().StringVar(&catalog, "catalog", "", "folder with kernels/ and fragments/ (default catalog, or the installed one)")
 	cmd.Flags().StringVar(&kernel, "kernel", "", "name of the recipe")
 	cmd.Flags().IntVar(&jobs, "jobs", 2, "compilers at a time")
 	addFlags(cmd, &out, &cache)
