@@ -50,7 +50,8 @@ func (r *run) accountOne(j *job, seen map[string]string) error {
 		refused := j.profile == "" && j.noRequeue && r.starts[key] == 0 && r.disarmed()
 		// A node that was reset under a job that Slurm takes for running still waits for that job's prolog: the next step
 		// of it fails, and slurmd ends a job that it may not requeue (_launch_job_fail).
-		if j.cancelled || j.heldFor != "" || j.interactive || j.orphan || twice || refused || r.neverBegan(j, seen) || r.unlaunched(j, seen) {
+		orphan := j.orphan || seen["Reason"] == "Prolog" && r.blows() > 0
+		if j.cancelled || j.heldFor != "" || j.interactive || orphan || twice || refused || r.neverBegan(j, seen) || r.unlaunched(j, seen) {
 			return nil
 		}
 	case "NODE_FAIL", "FAILED", "BOOT_FAIL":
