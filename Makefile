@@ -39,7 +39,8 @@ SUITES      ?= $(patsubst %,./%/...,$(wildcard tests/lab tests/suites \
 	kernel-broker/factory/measure))
 # What newer versions of Slurm can change; a factory has none.
 SLURM_SUITES ?= $(filter ./tests/%,$(SUITES))
-SHORT_TESTS := ^Test(MainJob|FaultKernels|FaultPower)$$
+# What make test and make chaos run.
+LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos)
 SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|FaultBroker|FaultEtcd)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/gather tests/systemd \
 	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/broker/power kernel-broker/factory/admission))
@@ -227,7 +228,7 @@ test-long: deps-long build kernels $(GOTESTSUM) | $(RESULTS) ## all other suites
 	$(MAKE) --no-print-directory kernels KERNELS='$(LONG_KERNELS)' || status=1; \
 	$(MAKE) --no-print-directory test-emulated SLURM="22.05 24.11 26.05" EMULATED_SKIP= || status=1; \
 	$(STEP) c/mpi $(MAKE) -s --no-print-directory -C $(MPI) test || status=1; \
-	$(call suites,long,$(SHORT_TESTS)) $(LONG_SUITES) || status=1; \
+	$(call suites,long,$(LONG_SKIP)) $(LONG_SUITES) || status=1; \
 	exit $$status
 
 FUZZTIME ?= 600
