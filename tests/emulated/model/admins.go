@@ -33,7 +33,7 @@ func (r *run) say(n *node, state string) (bool, string, error) {
 		down: state == "down", reason: reason, boot: r.toReboot(n), at: time.Now(),
 		unheard: has(seen["State"], "REBOOT_ISSUED"), armed: rebooting(seen),
 		unseen:  has(seen["State"], "DOWN") && has(seen["State"], "REBOOT_ISSUED"),
-		between: has(seen["State"], "REBOOT_REQUESTED") && !has(seen["State"], "ALLOCATED", "MIXED"),
+		between: has(seen["State"], "REBOOT_REQUESTED") && (!has(seen["State"], "ALLOCATED", "MIXED") || seen["Reason"] == unlabelled),
 	}
 	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state, "reason="+reason)
 	if ok {
@@ -42,6 +42,9 @@ func (r *run) say(n *node, state string) (bool, string, error) {
 	}
 	return ok, told, err
 }
+
+// unlabelled is the reason of an armed boot to which the broker has not given its own.
+const unlabelled = "Reboot ASAP"
 
 // toReboot is the boot of a node that an administrator's reboot is to end, "" if
 // there is none.

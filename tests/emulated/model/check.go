@@ -96,9 +96,10 @@ func (r *run) checkWords() error {
 			r.note("  %s: said while its slurmd registered: %q", n.name, w.reason)
 			n.word, n.resaid = nil, w.reason
 		case w.between && !w.stood:
-			// The broker may have given the node to the next job in that millisecond,
-			// which Slurm does together with the drain (_undo_reboot_asap).
-			r.note("  %s: said while the next job took the node: %q", n.name, w.reason)
+			// In that millisecond the broker may have given the node to the next job,
+			// which Slurm does together with the drain (_undo_reboot_asap), or its own
+			// reason to the boot, after it had looked: Slurm compares nothing.
+			r.note("  %s: said while the broker gave the node another reason: %q", n.name, w.reason)
 			n.word, n.resaid = nil, w.reason
 		case w.missing.IsZero():
 			w.missing = time.Now()

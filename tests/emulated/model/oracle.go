@@ -89,8 +89,8 @@ type word struct {
 	// looked. Slurm sets the node down for that boot itself (_queue_reboot_msg), so
 	// that a drain is all that is known.
 	armed, unseen bool
-	// between says that it was said of an armed node between two jobs, and stood that
-	// it was seen to stand.
+	// between says that it was said of an armed node between two jobs, or that has not
+	// got the broker's reason, and stood that it was seen to stand.
 	between, stood bool
 	// missing is since when it does not stand, zero while it does.
 	missing time.Time
