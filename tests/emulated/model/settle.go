@@ -261,11 +261,11 @@ func (r *run) heldByBroker(j *job, seen map[string]string) error {
 const stallLimit = 45 * time.Second
 
 // endStall restarts a slurmctld, once, that has jobs wait for idle nodes: after a
-// suspended job whose node was powered down, 26.05 no longer picks three nodes for
+// node under a job was powered down, 26.05 no longer picks several nodes for
 // any job, with a profile or without, that does not name them; 22.05 takes minutes
-// after one that was requeued.
+// after a suspended job that was requeued.
 func (r *run) endStall() error {
-	idle := r.suspends > 0
+	idle := r.suspends > 0 || slices.ContainsFunc(r.nodes, func(n *node) bool { return n.switched > 0 })
 	for _, n := range r.nodes {
 		idle = idle && strings.HasPrefix(r.seen.nodes[n.name]["State"], "IDLE") && !has(r.seen.nodes[n.name]["State"], "DRAIN", "COMPLETING")
 	}
