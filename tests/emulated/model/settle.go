@@ -381,7 +381,10 @@ func (r *run) explains(n *node, state, reason string) bool {
 	}
 	for _, own := range []string{"Node unexpectedly rebooted", "Not responding", "reboot timed out", "ResumeTimeout reached", "reboot-issued"} {
 		if strings.HasPrefix(reason, own) {
-			return n.resets+n.switched > 0
+			// A job that is refused beside a suspended one has its node's slurmd register a boot that never was; a slurmctld
+			// that starts within seconds may take that for a crash (the matrix, note 2).
+			unreal := r.suspends > 0 && len(r.reloads) > 0
+			return n.resets+n.switched > 0 || unreal
 		}
 	}
 	// A node that is taken for crashed keeps the reason that it had.
