@@ -35,7 +35,10 @@ const other = 5555
 func (twoUsers) Job(_ context.Context, job uint32, _ *uint32) (*kb.Allocation, error) {
 	switch job {
 	case 1:
-		return &kb.Allocation{ID: kb.JobID{Job: 1}, UID: plainUser}, nil
+		return &kb.Allocation{ID: kb.JobID{Job: 1}, UID: plainUser, HandedTo: "77", Timeline: []kb.Event{
+			{Event: "running"}, {Node: "n1", Event: "kept", Detail: "for job 77"}, {Node: "n1", Event: "let go", Detail: "job 77 did not come"},
+			{Node: "n1", Event: "drained by the gate", Detail: "job 77: wanted stock"}, {Node: "n1", Event: "returning", Detail: "to stock"},
+		}}, nil
 	case 2:
 		return &kb.Allocation{ID: kb.JobID{Job: 2}, UID: other}, nil
 	}
@@ -186,5 +189,30 @@ func TestPrivateDataHidesThatThereIsSomething(t *testing.T) {
 	want(t, "a run of nobody yet", err, codes.NotFound, "PrivateData=jobs")
 	if _, err := api.NewAllocationServiceClient(conn).GetJob(t.Context(), &api.GetJobRequest{JobId: 1}); err != nil {
 		t.Errorf("his own job: %v", err)
+	}
+}
+
+// What a user's own job says of the next jobs on its nodes is for those who see other users' jobs.
+func TestPrivateDataInOnesOwnJob(t *testing.T) {
+	f := oneCluster(t, func(uint32) bool { return false })
+	for uid, others := range map[int]bool{plainUser: false, 0: true} {
+		client := api.NewAllocationServiceClient(f.as(t, uid))
+		one, err := client.GetJob(t.Context(), &api.GetJobRequest{JobId: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := client.ListJobs(t.Context(), &api.ListJobsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range []*api.Job{one.GetJob(), all.GetJobs()[0]} {
+			text := job.String()
+			if strings.Contains(text, "77") != others || (job.GetHandedTo() != "") != others {
+				t.Errorf("uid %d sees %s", uid, text)
+			}
+			if len(job.GetTimeline()) != 5 || !strings.Contains(text, "to stock") {
+				t.Errorf("uid %d: the job's own events are gone: %s", uid, text)
+			}
+		}
 	}
 }
