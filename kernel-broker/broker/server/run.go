@@ -14,6 +14,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
@@ -38,8 +39,8 @@ type RunOptions struct {
 	MaxBytes uint64
 	// Uploads of all nodes at a time; 0: as many as there are nodes.
 	Uploads int
-	// Administrator tells who sees what belongs to others; nil: root and the
-	// broker's own user, on its host.
+	// Administrator tells who sees what belongs to others, besides administrators
+	// by the policy; nil: root and the broker's own user, on its host.
 	Administrator func(Caller) bool
 }
 
@@ -133,7 +134,7 @@ func (s *runService) run(ctx context.Context, id uint64) (*kb.Run, error) {
 // programs and what they did are the user's own.
 func (s *runService) owns(ctx context.Context, run *kb.Run) bool {
 	caller := CallerOf(ctx)
-	return caller.Known() && !run.Job.IsZero() && caller.UID == run.UID || s.o.Administrator(caller)
+	return caller.Known() && !run.Job.IsZero() && caller.UID == run.UID || s.o.Administrator(caller) || visibilityOf(ctx).allowed(ctx, authz.Administer)
 }
 
 // WatchRun implements api.RunServiceServer.

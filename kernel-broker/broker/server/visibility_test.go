@@ -14,6 +14,9 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
@@ -63,7 +66,8 @@ func (u twoUsers) Jobs(ctx context.Context, _ int, of *uint32) (list []*kb.Alloc
 func (twoUsers) ProfilingRun(_ context.Context, id uint64) (*kb.Run, error) {
 	switch id {
 	case 1:
-		return &kb.Run{ID: 1, Job: kb.JobID{Job: 1}, UID: plainUser, State: kb.RunComplete}, nil
+		return &kb.Run{ID: 1, Job: kb.JobID{Job: 1}, UID: plainUser, State: kb.RunComplete, Nodes: []kb.RunNode{
+			{Name: "n1", State: kb.RunNodeDelivered, Files: []kb.Document{{Name: kb.ResultFile, Digest: digestOf(nil)}}}}}, nil
 	case 2:
 		return &kb.Run{ID: 2, Job: kb.JobID{Job: 2}, UID: other, State: kb.RunComplete}, nil
 	case 3:
@@ -81,6 +85,10 @@ func (u twoUsers) ProfilingRuns(ctx context.Context, _ int, _ uint32, of *uint32
 		}
 	}
 	return list, nil
+}
+
+func (twoUsers) WatchRun(context.Context, uint64) (<-chan controller.Figures, error) {
+	return nil, fmt.Errorf("the run is over: %w", kb.ErrFailedPrecondition)
 }
 
 func (theirNodes) Nodes() []kb.NodeView {
@@ -214,5 +222,31 @@ func TestPrivateDataInOnesOwnJob(t *testing.T) {
 				t.Errorf("uid %d: the job's own events are gone: %s", uid, text)
 			}
 		}
+	}
+}
+
+// Administrators by the policy see what a run found, as those of broker.yaml do.
+func TestAdministratorsByThePolicySeeRuns(t *testing.T) {
+	f := trust(t)
+	f.fixture = serve(t, func(o *server.Options) {
+		o.Authorizer = f.authorizer
+		o.Verifier = credential.NewVerifier(credential.Options{Decoder: munge.New(f.munged.Socket), Cluster: cluster})
+	}, func(s *grpc.Server) {
+		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: twoUsers{}}))
+	})
+	for uid, c := range map[uint32]struct {
+		files int
+		watch codes.Code
+	}{operator: {1, codes.FailedPrecondition}, plainUser: {1, codes.FailedPrecondition}, carol: {0, codes.PermissionDenied}, 0: {0, codes.PermissionDenied}} {
+		client := api.NewRunServiceClient(f.by(t, uid))
+		run, err := client.GetRun(t.Context(), &api.GetRunRequest{Id: 1})
+		if err != nil || len(run.GetRun().GetNodes()[0].GetFiles()) != c.files {
+			t.Errorf("uid %d sees %v, %v", uid, run, err)
+		}
+		stream, err := client.WatchRun(t.Context(), &api.WatchRunRequest{Id: 1})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		want(t, fmt.Sprintf("uid %d watches", uid), err, c.watch, "")
 	}
 }
