@@ -151,12 +151,17 @@ func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_Watc
 	if err != nil {
 		return err
 	}
+	over := false
 	for f := range figures {
+		over = f.Run.Over()
 		if err := stream.Send(&api.WatchRunResponse{Run: convert.RunToProto(f.Run, false), Node: f.Node, Figures: f.JSON}); err != nil {
 			return err
 		}
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil || over {
+		return err
+	}
+	return fmt.Errorf("run %d could not be read, and it may not be over; watch it again: %w", run.ID, kb.ErrUnavailable)
 }
 
 // UploadRunFile implements api.RunServiceServer.
