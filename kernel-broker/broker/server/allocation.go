@@ -26,11 +26,6 @@ type Allocations interface {
 	Jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error)
 }
 
-const (
-	defaultJobs = 100
-	mostJobs    = 1000
-)
-
 // NewAllocationService serves allocations.
 func NewAllocationService(a Allocations) api.AllocationServiceServer {
 	return &allocationService{allocations: a}
@@ -146,10 +141,8 @@ func waitingToProto(j kb.SlurmJob) (*api.Job, error) {
 
 // ListJobs implements api.AllocationServiceServer.
 func (s *allocationService) ListJobs(ctx context.Context, r *api.ListJobsRequest) (*api.ListJobsResponse, error) {
-	limit := int(r.GetLimit())
-	limit = cmp.Or(limit, defaultJobs)
 	whose := visibilityOf(ctx).whose(ctx)
-	list, err := s.allocations.Jobs(ctx, min(limit, mostJobs), whose)
+	list, err := s.allocations.Jobs(ctx, int(cmp.Or(r.GetLimit(), defaultListed)), whose)
 	if err != nil {
 		return nil, err
 	}

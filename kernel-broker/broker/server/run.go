@@ -58,11 +58,6 @@ type runService struct {
 	files *runFiles
 }
 
-const (
-	defaultRuns = 100
-	mostRuns    = 1000
-)
-
 // RequestRun implements api.RunServiceServer.
 func (s *runService) RequestRun(ctx context.Context, r *api.RequestRunRequest) (*api.RequestRunResponse, error) {
 	run, err := s.o.Runs.RequestRun(ctx, controller.RunRequest{RequestID: r.GetRequestId(), Application: r.GetApplication(), Profile: r.GetProfile(),
@@ -93,9 +88,7 @@ func (s *runService) BeginRun(ctx context.Context, r *api.BeginRunRequest) (*api
 
 // ListRuns implements api.RunServiceServer.
 func (s *runService) ListRuns(ctx context.Context, r *api.ListRunsRequest) (*api.ListRunsResponse, error) {
-	limit := int(r.GetLimit())
-	limit = cmp.Or(limit, defaultRuns)
-	runs, err := s.o.Runs.ProfilingRuns(ctx, min(limit, mostRuns), r.GetJobId(), visibilityOf(ctx).whose(ctx))
+	runs, err := s.o.Runs.ProfilingRuns(ctx, int(cmp.Or(r.GetLimit(), defaultListed)), r.GetJobId(), visibilityOf(ctx).whose(ctx))
 	if err != nil {
 		return nil, err
 	}
