@@ -16,6 +16,18 @@ type Event struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
+// Events of an allocation whose detail names other jobs, which may be other users'.
+const (
+	EventKept      = "kept"
+	EventLetGo     = "let go"
+	EventGateDrain = "drained by the gate"
+)
+
+// NamesOthers reports whether the detail may name jobs of other users.
+func (e Event) NamesOthers() bool {
+	return e.Event == EventKept || e.Event == EventLetGo || e.Event == EventGateDrain
+}
+
 // Limits of a timeline. It is part of the allocation's record, which is written as a whole at each change and limited by
 // the store. A wide job has less room: its record also has a proof for every node.
 const (

@@ -120,6 +120,11 @@ func prepare(dir, kernels string, only []string) ([]prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range only {
+		if !slices.ContainsFunc(definitions, func(d catalog.ProfileDefinition) bool { return d.Name == name }) {
+			return nil, fmt.Errorf("%s has no profile %s: %w", dir, name, kb.ErrNotFound)
+		}
+	}
 	var all []prepared
 	for _, d := range definitions {
 		if len(only) > 0 && !slices.Contains(only, d.Name) {

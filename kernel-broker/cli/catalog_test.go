@@ -47,7 +47,11 @@ func TestApplyRefuses(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels, "--profile", "mitgcm")
-	f.must(3, "profiles not found", "profile", "apply", dir, "--kernels", kernels, "--profile", "other")
+	f.must(3, "no profile other", "profile", "apply", dir, "--kernels", kernels, "--profile", "other")
+	f.must(3, "no profile mitgmc", "profile", "apply", dir, "--kernels", kernels, "--profile", "mitgcm", "--profile", "mitgmc")
+	if _, _, stderr := f.run("profile", "apply", dir, "--kernels", kernels, "--profile", "mitgcm,mitgmc"); strings.Contains(stderr, "unchanged") {
+		t.Errorf("applied in part: %s", stderr)
+	}
 	writeKernel(t, kernels, "mitgcm", "other bytes")
 	f.must(3, `kernel "mitgcm@1" exists with other content`, "profile", "apply", dir, "--kernels", kernels)
 	f.must(3, `kernel "mitgcm@1" exists with other content`, "profile", "apply", dir, "--kernels", kernels, "--dry-run")

@@ -4,12 +4,15 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
@@ -123,6 +126,30 @@ func TestHealthReportsProblems(t *testing.T) {
 	f.components[1] = server.Component{Name: "slurm", Detail: "slurmctld does not answer"}
 	if out := f.must(1, "the broker is not well", "health"); !strings.Contains(out, "slurm      ILL    slurmctld does not answer") {
 		t.Errorf("health: %s", out)
+	}
+}
+
+// A broker that answers and cannot do it is not one that cannot be reached, also when it says so of its own store.
+func TestWhatUnavailableMeans(t *testing.T) {
+	a := &app{address: "ctl1:7440"}
+	for _, c := range []struct{ text, want string }{
+		{"audit log \"/a\": unavailable: no space left on device", "the broker at ctl1:7440 cannot do it now: audit log"},
+		{`store unavailable: connection error: desc = "transport: Error while dialing: refused"`, "the broker at ctl1:7440 cannot do it now: store unavailable"},
+		{`connection error: desc = "transport: Error while dialing: dial tcp: refused"`, "broker at ctl1:7440 cannot be reached: dial tcp: refused"},
+		{`last connection error: connection error: desc = "transport: x"`, "broker at ctl1:7440 cannot be reached"},
+		{"error reading from server: EOF", "broker at ctl1:7440 cannot be reached: error reading from server: EOF"},
+		{"transport is closing", "broker at ctl1:7440 cannot be reached: transport is closing"},
+		{"name resolver error: produced zero addresses", "broker at ctl1:7440 cannot be reached: name resolver error"},
+	} {
+		for _, err := range []error{status.Error(codes.Unavailable, c.text), fmt.Errorf("profile mitgcm: %w", status.Error(codes.Unavailable, c.text))} {
+			code, text := a.explain(err)
+			if begin, _, _ := strings.Cut(c.want, ": "); code != exitUnavailable || !strings.HasPrefix(text, begin) {
+				t.Errorf("%v is exit %d, %q", err, code, text)
+			}
+		}
+		if _, text := a.explain(status.Error(codes.Unavailable, c.text)); !strings.HasPrefix(text, c.want) {
+			t.Errorf("%q, want %q", text, c.want)
+		}
 	}
 }
 

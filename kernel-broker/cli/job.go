@@ -27,7 +27,7 @@ func (a *app) jobCommand() *cobra.Command {
 	var limit uint32
 	list := a.command("list", "List the jobs that requested a kernel, newest first", cobra.NoArgs,
 		func(ctx context.Context, _ []string) error { return a.jobList(ctx, limit) })
-	list.Flags().Uint32Var(&limit, "limit", 100, "most jobs to list")
+	list.Flags().Uint32Var(&limit, "limit", 100, "most jobs to list, up to 1000")
 	var restart int64
 	var watch bool
 	show := a.command("show ID[_TASK|+OFFSET]", "Show a job's way to its kernel and back", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {

@@ -104,7 +104,8 @@ func (a *app) nodeTokenCommand() *cobra.Command {
 	return c
 }
 
-// nodeToken makes the tokens in the order of the lists; one that fails ends it.
+// nodeToken makes the tokens in the order of the lists; one that fails ends it. What was made before is printed: nobody
+// else knows a token.
 func (a *app) nodeToken(ctx context.Context, lists []string, ttl time.Duration, file, dir string) error {
 	nodes, err := hostlist.Expand(strings.Join(lists, ","))
 	if err != nil {
@@ -118,38 +119,54 @@ func (a *app) nodeToken(ctx context.Context, lists []string, ttl time.Duration, 
 	}
 	var tokens []*api.CreateNodeTokenResponse
 	for _, node := range nodes {
-		response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.CreateNodeToken,
-			&api.CreateNodeTokenRequest{Node: node, Ttl: durationpb.New(ttl)})
-		if err != nil {
-			return err
-		}
-		until := response.GetExpires().AsTime().Local().Format(time.DateTime)
 		path := file
 		if dir != "" {
 			path = filepath.Join(dir, node)
 		}
-		if path == "" {
-			a.say("token of %s, until %s", node, until)
-			tokens = append(tokens, response)
-			continue
+		var token *api.CreateNodeTokenResponse
+		if token, err = a.makeToken(ctx, node, ttl, path); err != nil {
+			break
 		}
-		if err := atomicfile.Write(path, []byte(response.GetToken()+"\n"), 0o600); err != nil {
-			return err
-		}
-		a.say("token of %s, until %s: %s", node, until, path)
+		tokens = append(tokens, token)
 	}
-	if file != "" || dir != "" {
-		return nil
+	if file != "" || dir != "" || err != nil && len(tokens) == 0 {
+		return err
 	}
+	if shown := a.showTokens(tokens, len(nodes) > 1); shown != nil {
+		return errors.Join(err, shown)
+	}
+	return err
+}
+
+// makeToken has the broker make a node's token, and writes it to the file at path; an empty path is no file.
+func (a *app) makeToken(ctx context.Context, node string, ttl time.Duration, path string) (*api.CreateNodeTokenResponse, error) {
+	token, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.CreateNodeToken,
+		&api.CreateNodeTokenRequest{Node: node, Ttl: durationpb.New(ttl)})
+	if err != nil {
+		return nil, err
+	}
+	until := token.GetExpires().AsTime().Local().Format(time.DateTime)
+	if path == "" {
+		a.say("token of %s, until %s", node, until)
+		return token, nil
+	}
+	if err := atomicfile.Write(path, []byte(token.GetToken()+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	a.say("token of %s, until %s: %s", node, until, path)
+	return token, nil
+}
+
+func (a *app) showTokens(tokens []*api.CreateNodeTokenResponse, list bool) error {
 	print := func(p *page) {
 		for _, token := range tokens {
 			p.line("%s", token.GetToken())
 		}
 	}
-	if len(tokens) == 1 {
-		return a.show(tokens[0], print)
+	if list {
+		return showList(a, "tokens", tokens, print)
 	}
-	return showList(a, "tokens", tokens, print)
+	return a.show(tokens[0], print)
 }
 
 func (a *app) nodeRevokeCommand() *cobra.Command {

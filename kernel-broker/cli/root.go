@@ -4,7 +4,7 @@
 //
 // Commands are a noun and a verb. Results go to stdout and everything else to stderr, so that output can be piped;
 // --output json and yaml print the API's messages with its field names, for programs. The exit code distinguishes a
-// refusal from an unreachable broker, for scripts and the SPANK plugin.
+// refusal from a broker that cannot be reached or cannot do it now, for scripts and the SPANK plugin.
 package cli
 
 import (
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,7 +202,7 @@ const (
 	exitFailure
 	exitUsage
 	exitRefused
-	exitUnreachable
+	exitUnavailable
 )
 
 // usageError is a mistake on the command line.
@@ -232,15 +233,32 @@ func (a *app) explain(err error) (int, string) {
 	}
 	switch made.Code() {
 	case codes.Unavailable:
-		return exitUnreachable, fmt.Sprintf("broker at %s cannot be reached: %s", a.address, dialing(plain(made.Message())))
+		if answered(err) {
+			return exitUnavailable, fmt.Sprintf("the broker at %s cannot do it now: %s", a.address, plain(made.Message()))
+		}
+		return exitUnavailable, fmt.Sprintf("broker at %s cannot be reached: %s", a.address, dialing(plain(made.Message())))
 	case codes.DeadlineExceeded:
-		return exitUnreachable, fmt.Sprintf("broker at %s did not answer in time", a.address)
+		return exitUnavailable, fmt.Sprintf("broker at %s did not answer in time", a.address)
 	case codes.Canceled:
 		return exitFailure, "interrupted"
 	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument, codes.AlreadyExists, codes.OutOfRange, codes.PermissionDenied:
 		return exitRefused, plain(made.Message())
 	}
 	return exitFailure, plain(made.Message())
+}
+
+// disconnected begins the texts with which gRPC itself says that there is no connection, or no longer.
+var disconnected = []string{"connection error", "last connection error", "error reading from server", "transport", "closing transport",
+	"name resolver error", "the connection is draining", "the stream is rejected", "keepalive ping failed", "stream terminated"}
+
+// answered reports whether a codes.Unavailable is the broker's answer. It may quote an error of a connection of its own.
+func answered(err error) bool {
+	var made interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &made) {
+		return false
+	}
+	text := made.GRPCStatus().Message()
+	return !slices.ContainsFunc(disconnected, func(begin string) bool { return strings.HasPrefix(text, begin) })
 }
 
 // dialing removes gRPC's prefix from the system's error.

@@ -29,7 +29,7 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	var limit uint32
 	list := a.command("list", "List the runs, newest first", cobra.NoArgs, func(ctx context.Context, _ []string) error { return a.runList(ctx, limit) })
-	list.Flags().Uint32Var(&limit, "limit", 100, "most runs to list")
+	list.Flags().Uint32Var(&limit, "limit", 100, "most runs to list, up to 1000")
 	show := a.command("show RUN", "Show the progress of a run by node, and kernels built from it", cobra.ExactArgs(1),
 		func(ctx context.Context, args []string) error { return a.runShow(ctx, args[0]) })
 	cancel := a.command("cancel RUN", "Cancel a request that has no job yet", cobra.ExactArgs(1),

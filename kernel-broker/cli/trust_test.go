@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,23 +15,65 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
+// fullFor is a store that is full when a node's record is written.
+type fullFor struct {
+	store.Store
+	node string
+}
+
+func (s fullFor) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
+	for _, w := range writes {
+		if s.node != "" && strings.HasSuffix(w.Key, "/"+s.node) {
+			return 0, store.ErrFull
+		}
+	}
+	return s.Store.Commit(ctx, writes...)
+}
+
 // trusting gives the fixture's broker a certificate authority.
-func trusting(t *testing.T) func(*server.Options) {
+func trusting(t *testing.T) func(*server.Options) { return trustingBut(t, "") }
+
+// trustingBut is one that cannot record a node.
+func trustingBut(t *testing.T, node string) func(*server.Options) {
 	t.Helper()
 	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	registry, err := pki.OpenRegistry(t.Context(), pki.RegistryOptions{
-		Store: memstore.New(), Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler),
+		Store: fullFor{memstore.New(), node}, Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(o *server.Options) { o.TLS = &server.TLS{Source: authority, Registry: registry} }
+}
+
+// A token is known to whom it is printed only, so what was made is printed also when a later one fails.
+func TestTokensBeforeAFailure(t *testing.T) {
+	f := newFixture(t, trustingBut(t, "bad"))
+	printed := strings.Fields(f.must(4, "store full", "node", "token", "n[1-2]", "bad", "n3"))
+	if len(printed) != 2 {
+		t.Fatalf("printed %q", printed)
+	}
+	for i, name := range []string{"n1", "n2"} {
+		if token, err := mtls.ParseToken(printed[i]); err != nil || token.Node != name {
+			t.Errorf("%v, %v", token, err)
+		}
+	}
+	var list struct {
+		Tokens []struct{ Token string }
+	}
+	if out := f.must(4, "store full", "node", "token", "n1", "bad", "-o", "json"); json.Unmarshal([]byte(out), &list) != nil || len(list.Tokens) != 1 {
+		t.Errorf("as JSON: %s", out)
+	}
+	if out := f.must(4, "store full", "node", "token", "bad", "n1", "-o", "json"); out != "" {
+		t.Errorf("none was made: %s", out)
+	}
 }
 
 func TestNodeTokens(t *testing.T) {

@@ -418,3 +418,20 @@ func TestDocumentation(t *testing.T) {
 		t.Errorf("rows of doctor.md:\n%v\nchecks:\n%v", rows, Names())
 	}
 }
+
+// Findings of one check come in the same order each time.
+func TestOrderOfPrologFlags(t *testing.T) {
+	for range 50 {
+		s := healthy()
+		conf("PrologFlags", "Contain")(s)
+		var objects []string
+		for _, r := range Examine(s, nil) {
+			for _, f := range r.Findings {
+				objects = append(objects, f.Object)
+			}
+		}
+		if strings.Join(objects, " ") != "Alloc DeferBatch" {
+			t.Fatalf("found %q", objects)
+		}
+	}
+}

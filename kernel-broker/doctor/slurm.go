@@ -103,11 +103,11 @@ func prologFlags(l *look) {
 	if !ok {
 		return
 	}
-	for flag, without := range map[string]string{
-		"Alloc": "the gate does not run before the job", "DeferBatch": "a batch script may start before the switch",
+	for _, f := range []struct{ flag, without string }{
+		{"Alloc", "the gate does not run before the job"}, {"DeferBatch", "a batch script may start before the switch"},
 	} {
-		if !c.Has("PrologFlags", flag) {
-			l.wrong(flag, "PrologFlags lacks "+flag+": "+without, "add "+flag+" to PrologFlags in slurm.conf; "+sample)
+		if flag := f.flag; !c.Has("PrologFlags", flag) {
+			l.wrong(flag, "PrologFlags lacks "+flag+": "+f.without, "add "+flag+" to PrologFlags in slurm.conf; "+sample)
 		}
 	}
 }

@@ -840,7 +840,7 @@ func (x *GetJobResponse) GetJob() *Job {
 
 type ListJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most this many; 0 for 100.
+	// At most this many, up to 1000; 0 for 100.
 	Limit         uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -783,7 +783,7 @@ func (x *BeginRunResponse) GetRun() *Run {
 
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most this many; 0 for 100.
+	// At most this many, up to 1000; 0 for 100.
 	Limit uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Only those of this job; 0 for all.
 	JobId         uint32 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`

@@ -204,6 +204,28 @@ func TestWritingOnCoversNothingUp(t *testing.T) {
 	found(t, verify(t, dir), "the last ones are gone")
 }
 
+// A head that is longer than the one that is written over it is whole again once its record is on disk.
+func TestALongHeadIsRepaired(t *testing.T) {
+	for name, text := range map[string]string{
+		"another log's": "12345:" + strings.Repeat("0", 64) + "\n",
+		"damaged":       strings.Repeat("x", 500),
+	} {
+		dir := write(t, 20)
+		change(t, filepath.Join(dir, headName), func([]byte) []byte { return []byte(text) })
+		l := open(t, dir, 0)
+		last := l.Head()
+		shut(t, l)
+		if head, err := readHead(dir); err != nil || head == nil || *head != last {
+			t.Errorf("%s: the head is %v, %v, want %v", name, head, err, last)
+		}
+		again := open(t, dir, 0)
+		if got := again.Head(); got != last {
+			t.Errorf("%s: the next writer adds records up to %d, the last was %d", name, got.Seq, last.Seq)
+		}
+		shut(t, again)
+	}
+}
+
 // A head that was kept elsewhere shows that files and head were both rewritten.
 func TestAHeadKeptElsewhere(t *testing.T) {
 	dir := write(t, 20)

@@ -308,7 +308,8 @@ func (l *Log) syncFile() error {
 		l.o.Log.Error("audit log: records may not be on disk", "dir", l.o.Dir, "from", t.from, "to", t.to, "error", err)
 		return t
 	}
-	// The head is written in place: its length grows only, so that nothing of an older one is left behind it.
+	// The head is written in place: its length grows only, so that nothing of an older one is left behind it. Open cuts off
+	// what is left of one that was longer.
 	if _, err := l.head.WriteAt([]byte(l.last.String()+"\n"), 0); err != nil {
 		return err
 	}

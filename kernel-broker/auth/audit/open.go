@@ -138,8 +138,11 @@ func (l *Log) compare(head *Head, err error) error {
 		return nil
 	}
 	l.o.Log.Error("audit log is not as it was left", "dir", l.o.Dir, "reason", reason)
-	_, err = l.Append(Entry{Kind: KindRecovered, Reason: reason}, true)
-	return err
+	if _, err := l.Append(Entry{Kind: KindRecovered, Reason: reason}, true); err != nil {
+		return err
+	}
+	// The head was written over one that may be longer.
+	return l.head.Truncate(int64(len(l.last.String()) + 1))
 }
 
 // end is how a file ends.

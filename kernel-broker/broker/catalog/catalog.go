@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -42,11 +43,12 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Catalog is the state of all profiles. It caches nothing: every method reads the store, and changes are fenced by
-// revision. Its methods are safe for concurrent use.
+// Catalog is the state of all profiles. It caches nothing but the published snapshot: every other method reads the store,
+// and changes are fenced by revision. Its methods are safe for concurrent use.
 type Catalog struct {
 	o         Options
-	republish chan struct{} // holds one token when a republish is due
+	republish chan struct{}          // holds one token when a republish is due
+	snapshot  atomic.Pointer[string] // nil before the first one
 }
 
 // New returns the catalog in a store.

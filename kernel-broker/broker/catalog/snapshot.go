@@ -86,8 +86,12 @@ func (s Snapshot) body() string {
 // publishPause is how soon a snapshot that could not be written is tried again.
 const publishPause = 2 * time.Second
 
-// Snapshot returns the snapshot text of the catalog as it is now.
+// Snapshot returns the newest snapshot text of Publish. Anyone may ask for it, so the store is read only while there is
+// none.
 func (c *Catalog) Snapshot(ctx context.Context) (string, error) {
+	if text := c.snapshot.Load(); text != nil {
+		return *text, nil
+	}
 	profiles, err := c.List(ctx)
 	if err != nil {
 		return "", err
@@ -134,7 +138,9 @@ func (c *Catalog) Publish(ctx context.Context, use func(text string) error) erro
 			}
 		}
 		if sum := string(body.Sum(nil)); err == nil && sum != published {
-			if err = use(s.String()); err == nil {
+			text := s.String()
+			c.snapshot.Store(&text)
+			if err = use(text); err == nil {
 				published = sum
 			}
 		}

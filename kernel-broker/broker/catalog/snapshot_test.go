@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
 const golden = `kernel-broker-snapshot 1
@@ -82,6 +84,54 @@ func TestPublishFollowsTheCatalog(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
 		t.Errorf("left beside the snapshot: %v, %v", entries, err)
+	}
+}
+
+// unread is a store that counts how often the whole catalog is read.
+type unread struct {
+	store.Store
+	lists atomic.Int64
+}
+
+func (u *unread) List(ctx context.Context, prefix string) ([]store.Record, int64, error) {
+	u.lists.Add(1)
+	return u.Store.List(ctx, prefix)
+}
+
+// Anyone may ask for the snapshot: once it is published, an answer reads nothing.
+func TestSnapshotIsWhatWasPublished(t *testing.T) {
+	c, _ := newCatalog(t)
+	u := &unread{Store: c.o.Store}
+	c.o.Store = u
+	apply(t, c, "a", profile("stock", 1))
+	snapshot := func(want string) {
+		t.Helper()
+		if text, err := c.Snapshot(t.Context()); err != nil || !strings.Contains(text, want) {
+			t.Errorf("Snapshot = %q, %v, want %q in it", text, err, want)
+		}
+	}
+	snapshot("profile stock 1 1 available\nend\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	texts, ended := make(chan string), make(chan error, 1)
+	go func() {
+		ended <- c.Publish(ctx, func(text string) error {
+			texts <- text
+			return nil
+		})
+	}()
+	<-texts
+	before := u.lists.Load()
+	snapshot("profile stock 1 1 available\nend\n")
+	snapshot("profile stock 1 1 available\nend\n")
+	if n := u.lists.Load() - before; n != 0 {
+		t.Errorf("the catalog was read %d times for what is published", n)
+	}
+	apply(t, c, "b", profile("mitgcm", 1))
+	<-texts
+	snapshot("profile mitgcm 1 1 available\n")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Publish = %v", err)
 	}
 }
 

@@ -43,7 +43,7 @@ func (w *runWatcher) push(node string, figures []byte) {
 	}
 }
 
-// WatchRun streams the figures of a run until it is over or ctx ends.
+// WatchRun streams the figures of a run until it is over, cannot be read, or ctx ends.
 func (c *Controller) WatchRun(ctx context.Context, id uint64) (<-chan Figures, error) {
 	r, err := c.records.profilingRun(ctx, id)
 	if err != nil {

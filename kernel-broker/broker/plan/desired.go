@@ -101,7 +101,7 @@ func (d *decision) release(n *kb.Node) {
 		case why == "":
 			why = fmt.Sprintf("job %s did not come", n.KeptFor)
 		}
-		d.note(n, "let go", why)
+		d.note(n, kb.EventLetGo, why)
 		n.KeptFor, n.KeptUntil = "", time.Time{}
 	}
 	if n.Desired == stockRef || n.Runs(stockRef) || n.Off != "" {

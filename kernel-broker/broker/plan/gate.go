@@ -48,7 +48,7 @@ func (d *decision) gate(n *kb.Node, agent Agent) {
 			return
 		}
 		n.GateDrain = s.By
-		d.note(n, "drained by the gate", fmt.Sprintf("job %d: %s", r.Job, r.Cause))
+		d.note(n, kb.EventGateDrain, fmt.Sprintf("job %d: %s", r.Job, r.Cause))
 	}
 	stock := n.Steady() && n.Running.Ref.IsStock() && d.owner(n) == nil
 	if !stock || !agent.Connected || s.Unknown() || !s.Free() || s.Waiting() || s.Armed() && !s.BootForgotten() || d.in.GateLeft[n.Name] == s.By {

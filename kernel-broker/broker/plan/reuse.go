@@ -52,7 +52,7 @@ func (d *decision) handOver(a *kb.Allocation) bool {
 	for _, name := range nodes {
 		n := d.nodes[name]
 		n.KeptFor, n.KeptUntil = next.Reference, d.in.Now.Add(d.in.Config.KeepLimit)
-		d.note(n, "kept", fmt.Sprintf("for job %s, which wants the same kernel", next.Reference))
+		d.note(n, kb.EventKept, fmt.Sprintf("for job %s, which wants the same kernel", next.Reference))
 	}
 	a.HandedTo = next.Reference
 	return true

@@ -28,7 +28,7 @@ func (d *decision) shrink(a *kb.Allocation) {
 			continue
 		}
 		a.Left = append(a.Left, name)
-		a.Note(d.in.Now, name, "let go", "the job goes on without it")
+		a.Note(d.in.Now, name, kb.EventLetGo, "the job goes on without it")
 	}
 	a.Nodes = kept
 }

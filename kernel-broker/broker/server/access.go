@@ -228,18 +228,24 @@ func (d access) agent(caller Caller) bool {
 type visibility struct {
 	caller Caller
 	all    func(ctx context.Context) bool
+	// allowed asks the policy.
+	allowed func(ctx context.Context, action authz.Action) bool
 }
 
 type visibilityKey struct{}
 
 func (g *interceptor) withVisibility(ctx context.Context, caller Caller) context.Context {
-	return context.WithValue(ctx, visibilityKey{}, visibility{caller, func(ctx context.Context) bool {
-		if g.showsOthers == nil || g.access.permits(slurm, caller) {
-			return true
+	allowed := func(ctx context.Context, action authz.Action) bool {
+		if !caller.Known() { // its uid is 0
+			return false
 		}
-		d, err := g.authorizer.Authorize(ctx, caller.subject(), authz.Inspect, "", nil)
-		return err == nil && d.Allowed || caller.Known() && g.showsOthers(ctx, caller.UID)
-	}})
+		d, err := g.authorizer.Authorize(ctx, caller.subject(), action, "", nil)
+		return err == nil && d.Allowed
+	}
+	all := func(ctx context.Context) bool {
+		return g.showsOthers == nil || g.access.permits(slurm, caller) || allowed(ctx, authz.Inspect) || caller.Known() && g.showsOthers(ctx, caller.UID)
+	}
+	return context.WithValue(ctx, visibilityKey{}, visibility{caller, all, allowed})
 }
 
 // visibilityOf is that of a call's caller. A test that calls a method directly has
@@ -248,7 +254,7 @@ func visibilityOf(ctx context.Context) visibility {
 	if s, ok := ctx.Value(visibilityKey{}).(visibility); ok {
 		return s
 	}
-	return visibility{CallerOf(ctx), func(context.Context) bool { return true }}
+	return visibility{CallerOf(ctx), func(context.Context) bool { return true }, func(context.Context, authz.Action) bool { return false }}
 }
 
 // whose is the one user whose jobs the caller sees; nil stands for everybody's.

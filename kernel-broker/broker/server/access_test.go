@@ -175,7 +175,10 @@ func TestPanicsEndOnlyTheirCall(t *testing.T) {
 }
 
 func TestRequestsAreValidated(t *testing.T) {
-	f := serve(t, nil, both)
+	f := serve(t, nil, func(s *grpc.Server) {
+		both(s)
+		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: twoUsers{}}))
+	})
 	conn := f.local(t)
 	allocation := api.NewAllocationServiceClient(conn)
 	ctx := t.Context()
@@ -185,8 +188,13 @@ func TestRequestsAreValidated(t *testing.T) {
 	want(t, "twice", err, codes.InvalidArgument, `"n1" is named twice`)
 	_, err = allocation.NoteReboot(ctx, &api.NoteRebootRequest{})
 	want(t, "no nodes", err, codes.InvalidArgument, "0 nodes")
-	_, err = allocation.ListJobs(ctx, &api.ListJobsRequest{Limit: 20000})
-	want(t, "limit", err, codes.InvalidArgument, "at most 10000")
+	_, err = allocation.ListJobs(ctx, &api.ListJobsRequest{Limit: 1001})
+	want(t, "limit", err, codes.InvalidArgument, "limit 1001, at most 1000 can be listed")
+	_, err = api.NewRunServiceClient(conn).ListRuns(ctx, &api.ListRunsRequest{Limit: 1001})
+	want(t, "limit of runs", err, codes.InvalidArgument, "limit 1001, at most 1000 can be listed")
+	if _, err = api.NewRunServiceClient(conn).ListRuns(ctx, &api.ListRunsRequest{Limit: 1000}); err != nil {
+		t.Errorf("as many as there may be: %v", err)
+	}
 	stream, err := allocation.EnsureKernel(ctx, &api.EnsureKernelRequest{JobId: 1, Profile: "mitgcm", Nodes: []string{"n1;reboot"}})
 	if err == nil {
 		_, err = stream.Recv()

@@ -26,11 +26,6 @@ type Allocations interface {
 	Jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error)
 }
 
-const (
-	defaultJobs = 100
-	mostJobs    = 1000
-)
-
 // NewAllocationService serves allocations.
 func NewAllocationService(a Allocations) api.AllocationServiceServer {
 	return &allocationService{allocations: a}
@@ -94,7 +89,7 @@ func (s *allocationService) GetJob(ctx context.Context, r *api.GetJobRequest) (*
 func (s *allocationService) job(ctx context.Context, r *api.GetJobRequest) (*api.Job, error) {
 	a, err := s.allocations.Job(ctx, r.GetJobId(), r.RestartCount)
 	if err == nil {
-		return convert.JobToProto(a), nil
+		return jobToProto(a, visibilityOf(ctx).whose(ctx)), nil
 	}
 	if r.RestartCount != nil || !errors.Is(err, kb.ErrNotFound) {
 		return nil, err
@@ -104,6 +99,21 @@ func (s *allocationService) job(ctx context.Context, r *api.GetJobRequest) (*api
 		return nil, err
 	}
 	return waitingToProto(waiting)
+}
+
+// jobToProto leaves out what a job's record says of the next jobs on its nodes, unless the caller sees everybody's.
+func jobToProto(a *kb.Allocation, whose *uint32) *api.Job {
+	out := convert.JobToProto(a)
+	if whose == nil {
+		return out
+	}
+	out.HandedTo = ""
+	for i, e := range a.Timeline {
+		if e.NamesOthers() {
+			out.Timeline[i].Detail = ""
+		}
+	}
+	return out
 }
 
 // waitingToProto says of a job that waits what it asked for, and for what it
@@ -131,15 +141,14 @@ func waitingToProto(j kb.SlurmJob) (*api.Job, error) {
 
 // ListJobs implements api.AllocationServiceServer.
 func (s *allocationService) ListJobs(ctx context.Context, r *api.ListJobsRequest) (*api.ListJobsResponse, error) {
-	limit := int(r.GetLimit())
-	limit = cmp.Or(limit, defaultJobs)
-	list, err := s.allocations.Jobs(ctx, min(limit, mostJobs), visibilityOf(ctx).whose(ctx))
+	whose := visibilityOf(ctx).whose(ctx)
+	list, err := s.allocations.Jobs(ctx, int(cmp.Or(r.GetLimit(), defaultListed)), whose)
 	if err != nil {
 		return nil, err
 	}
 	response := &api.ListJobsResponse{}
 	for _, a := range list {
-		response.Jobs = append(response.Jobs, convert.JobToProto(a))
+		response.Jobs = append(response.Jobs, jobToProto(a, whose))
 	}
 	return response, nil
 }

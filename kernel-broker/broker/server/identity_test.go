@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,8 +37,9 @@ const (
 
 // town is who lives on the broker's host.
 type town struct {
-	mu   sync.Mutex
-	away bool
+	mu    sync.Mutex
+	away  bool
+	asked []string
 }
 
 func (t *town) ByUID(_ context.Context, uid uint32) (kb.User, error) {
@@ -55,12 +57,27 @@ func (t *town) ByUID(_ context.Context, uid uint32) (kb.User, error) {
 }
 
 func (t *town) ByName(ctx context.Context, name string) (kb.User, error) {
+	t.mu.Lock()
+	t.asked = append(t.asked, name)
+	t.mu.Unlock()
+	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return t.ByUID(ctx, uint32(uid))
+	}
 	for _, uid := range []uint32{plainUser, operator, carol} {
 		if p, err := t.ByUID(ctx, uid); err != nil || p.Name == name {
 			return p, err
 		}
 	}
 	return kb.User{}, kb.ErrNotFound
+}
+
+// lookups are the names that were looked up since the last call.
+func (t *town) lookups() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	asked := t.asked
+	t.asked = nil
+	return asked
 }
 
 const townPolicy = `administrators:

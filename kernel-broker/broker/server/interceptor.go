@@ -303,7 +303,9 @@ func retryLater(wait time.Duration, text string) error {
 const (
 	// maxNodes of one request, as many as Slurm has in a cluster.
 	maxNodes = 65536
-	maxJobs  = 10000
+	// defaultListed and maxListed jobs or runs are in an answer.
+	defaultListed = 100
+	maxListed     = 1000
 )
 
 // validate refuses what no domain object can be made of, before any service
@@ -332,9 +334,9 @@ func validate(request any) error {
 		return cmp.Or(validateJob(r.GetJobId()), err, validateNodes(r.GetNodes()))
 	case *api.NoteRebootRequest:
 		return validateNodes(r.GetNodes())
-	case *api.ListJobsRequest:
-		if r.GetLimit() > maxJobs {
-			return fmt.Errorf("limit %d, at most %d jobs can be listed: %w", r.GetLimit(), maxJobs, kb.ErrInvalid)
+	case *api.ListJobsRequest, *api.ListRunsRequest:
+		if limit := r.(interface{ GetLimit() uint32 }).GetLimit(); limit > maxListed {
+			return fmt.Errorf("limit %d, at most %d can be listed: %w", limit, maxListed, kb.ErrInvalid)
 		}
 	case *api.SetHardwareRuleRequest:
 		return convert.RuleFromProto(r.GetRule()).Validate()

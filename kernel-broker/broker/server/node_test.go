@@ -302,7 +302,7 @@ func TestSwitchOverTheWire(t *testing.T) {
 	if text := fmt.Sprint(job.GetJob().GetTimeline()); strings.Contains(text, "\\x1b") || strings.Contains(text, "\\n") || !strings.Contains(text, "words [31m and more") {
 		t.Errorf("timeline %s", text)
 	}
-	list, err := jobs.ListJobs(t.Context(), &api.ListJobsRequest{Limit: 10000})
+	list, err := jobs.ListJobs(t.Context(), &api.ListJobsRequest{Limit: 1000})
 	if err != nil || len(list.GetJobs()) != 1 {
 		t.Errorf("ListJobs = %v, %v", list, err)
 	}

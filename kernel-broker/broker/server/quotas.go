@@ -35,6 +35,7 @@ const (
 
 // listings are the methods whose answers grow with the site.
 var listings = map[string]bool{
+	api.CatalogService_ListProfiles_FullMethodName:   true,
 	api.AllocationService_ListJobs_FullMethodName:    true,
 	api.NodeService_ListNodes_FullMethodName:         true,
 	api.RunService_ListRuns_FullMethodName:           true,

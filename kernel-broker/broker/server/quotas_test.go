@@ -262,9 +262,10 @@ func TestListingsAtATime(t *testing.T) {
 	until(t, "four listings", func() bool { return slow.under() == 4 })
 	call(f.local(t), 2)
 	until(t, "root's too", func() bool { return slow.under() == 6 })
-	if err := list(t, alice); err != nil {
+	if _, err := api.NewHealthServiceClient(alice).GetHealth(t.Context(), &api.GetHealthRequest{}); err != nil {
 		t.Errorf("another call of alice's: %v", err)
 	}
+	want(t, "another listing of alice's", list(t, alice), codes.ResourceExhausted, "another listing is under way")
 	until(t, "who waits is told to come back", func() bool { return later.Load() == 4+6*3-3 })
 	if slow.most > 6 {
 		t.Errorf("%d listings at a time", slow.most)

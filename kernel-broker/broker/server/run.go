@@ -14,6 +14,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
@@ -38,8 +39,8 @@ type RunOptions struct {
 	MaxBytes uint64
 	// Uploads of all nodes at a time; 0: as many as there are nodes.
 	Uploads int
-	// Administrator tells who sees what belongs to others; nil: root and the
-	// broker's own user, on its host.
+	// Administrator tells who sees what belongs to others, besides administrators
+	// by the policy; nil: root and the broker's own user, on its host.
 	Administrator func(Caller) bool
 }
 
@@ -56,11 +57,6 @@ type runService struct {
 	o     RunOptions
 	files *runFiles
 }
-
-const (
-	defaultRuns = 100
-	mostRuns    = 1000
-)
 
 // RequestRun implements api.RunServiceServer.
 func (s *runService) RequestRun(ctx context.Context, r *api.RequestRunRequest) (*api.RequestRunResponse, error) {
@@ -92,9 +88,7 @@ func (s *runService) BeginRun(ctx context.Context, r *api.BeginRunRequest) (*api
 
 // ListRuns implements api.RunServiceServer.
 func (s *runService) ListRuns(ctx context.Context, r *api.ListRunsRequest) (*api.ListRunsResponse, error) {
-	limit := int(r.GetLimit())
-	limit = cmp.Or(limit, defaultRuns)
-	runs, err := s.o.Runs.ProfilingRuns(ctx, min(limit, mostRuns), r.GetJobId(), visibilityOf(ctx).whose(ctx))
+	runs, err := s.o.Runs.ProfilingRuns(ctx, int(cmp.Or(r.GetLimit(), defaultListed)), r.GetJobId(), visibilityOf(ctx).whose(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +127,7 @@ func (s *runService) run(ctx context.Context, id uint64) (*kb.Run, error) {
 // programs and what they did are the user's own.
 func (s *runService) owns(ctx context.Context, run *kb.Run) bool {
 	caller := CallerOf(ctx)
-	return caller.Known() && !run.Job.IsZero() && caller.UID == run.UID || s.o.Administrator(caller)
+	return caller.Known() && !run.Job.IsZero() && caller.UID == run.UID || s.o.Administrator(caller) || visibilityOf(ctx).allowed(ctx, authz.Administer)
 }
 
 // WatchRun implements api.RunServiceServer.
@@ -150,12 +144,17 @@ func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_Watc
 	if err != nil {
 		return err
 	}
+	over := false
 	for f := range figures {
+		over = f.Run.Over()
 		if err := stream.Send(&api.WatchRunResponse{Run: convert.RunToProto(f.Run, false), Node: f.Node, Figures: f.JSON}); err != nil {
 			return err
 		}
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil || over {
+		return err
+	}
+	return fmt.Errorf("run %d could not be read, and it may not be over; watch it again: %w", run.ID, kb.ErrUnavailable)
 }
 
 // UploadRunFile implements api.RunServiceServer.

@@ -4,6 +4,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -26,6 +27,7 @@ type oneRun struct {
 	Runs
 	delivered []controller.Delivery
 	begun     *kb.Run
+	last      kb.RunState // what a watch sees last; empty: the run is complete
 }
 
 var someFile = kb.Document{Name: kb.ResultFile, Digest: "sha256:" + strings.Repeat("ab", 32), Size: 6}
@@ -48,9 +50,9 @@ func (r *oneRun) BeginRun(context.Context, kb.JobID) (*kb.Run, error) {
 	return r.begun, nil
 }
 
-func (*oneRun) WatchRun(context.Context, uint64) (<-chan controller.Figures, error) {
+func (r *oneRun) WatchRun(context.Context, uint64) (<-chan controller.Figures, error) {
 	figures := make(chan controller.Figures, 1)
-	figures <- controller.Figures{Run: &kb.Run{ID: 7}, Node: "n1", JSON: []byte("{}")}
+	figures <- controller.Figures{Run: &kb.Run{ID: 7, State: cmp.Or(r.last, kb.RunComplete)}, Node: "n1", JSON: []byte("{}")}
 	close(figures)
 	return figures, nil
 }
@@ -107,6 +109,18 @@ func TestWhoSeesARun(t *testing.T) {
 		list, err := s.ListRuns(ctx, &api.ListRunsRequest{})
 		if err != nil || len(list.GetRuns()[0].GetNodes()[0].GetFiles()) != 0 {
 			t.Errorf("%s: a list has no files: %v, %v", c.name, list, err)
+		}
+	}
+}
+
+// A watch that ends before the run does is no success: the run could not be read.
+func TestWatchThatBreaksOff(t *testing.T) {
+	ctx := withCaller(t.Context(), Caller{Local: true, UID: 1000})
+	for last, broken := range map[kb.RunState]bool{kb.RunRunning: true, kb.RunRequested: true, kb.RunComplete: false, kb.RunFailed: false} {
+		s := NewRunService(RunOptions{Runs: &oneRun{last: last}})
+		err := s.WatchRun(&api.WatchRunRequest{Id: 7}, &watching{ctx: ctx})
+		if broken != errors.Is(err, kb.ErrUnavailable) || !broken && err != nil {
+			t.Errorf("the run was %s at last: %v", last, err)
 		}
 	}
 }

@@ -14,6 +14,9 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
@@ -35,7 +38,10 @@ const other = 5555
 func (twoUsers) Job(_ context.Context, job uint32, _ *uint32) (*kb.Allocation, error) {
 	switch job {
 	case 1:
-		return &kb.Allocation{ID: kb.JobID{Job: 1}, UID: plainUser}, nil
+		return &kb.Allocation{ID: kb.JobID{Job: 1}, UID: plainUser, HandedTo: "77", Timeline: []kb.Event{
+			{Event: "running"}, {Node: "n1", Event: "kept", Detail: "for job 77"}, {Node: "n1", Event: "let go", Detail: "job 77 did not come"},
+			{Node: "n1", Event: "drained by the gate", Detail: "job 77: wanted stock"}, {Node: "n1", Event: "returning", Detail: "to stock"},
+		}}, nil
 	case 2:
 		return &kb.Allocation{ID: kb.JobID{Job: 2}, UID: other}, nil
 	}
@@ -60,7 +66,8 @@ func (u twoUsers) Jobs(ctx context.Context, _ int, of *uint32) (list []*kb.Alloc
 func (twoUsers) ProfilingRun(_ context.Context, id uint64) (*kb.Run, error) {
 	switch id {
 	case 1:
-		return &kb.Run{ID: 1, Job: kb.JobID{Job: 1}, UID: plainUser, State: kb.RunComplete}, nil
+		return &kb.Run{ID: 1, Job: kb.JobID{Job: 1}, UID: plainUser, State: kb.RunComplete, Nodes: []kb.RunNode{
+			{Name: "n1", State: kb.RunNodeDelivered, Files: []kb.Document{{Name: kb.ResultFile, Digest: digestOf(nil)}}}}}, nil
 	case 2:
 		return &kb.Run{ID: 2, Job: kb.JobID{Job: 2}, UID: other, State: kb.RunComplete}, nil
 	case 3:
@@ -78,6 +85,10 @@ func (u twoUsers) ProfilingRuns(ctx context.Context, _ int, _ uint32, of *uint32
 		}
 	}
 	return list, nil
+}
+
+func (twoUsers) WatchRun(context.Context, uint64) (<-chan controller.Figures, error) {
+	return nil, fmt.Errorf("the run is over: %w", kb.ErrFailedPrecondition)
 }
 
 func (theirNodes) Nodes() []kb.NodeView {
@@ -186,5 +197,56 @@ func TestPrivateDataHidesThatThereIsSomething(t *testing.T) {
 	want(t, "a run of nobody yet", err, codes.NotFound, "PrivateData=jobs")
 	if _, err := api.NewAllocationServiceClient(conn).GetJob(t.Context(), &api.GetJobRequest{JobId: 1}); err != nil {
 		t.Errorf("his own job: %v", err)
+	}
+}
+
+// What a user's own job says of the next jobs on its nodes is for those who see other users' jobs.
+func TestPrivateDataInOnesOwnJob(t *testing.T) {
+	f := oneCluster(t, func(uint32) bool { return false })
+	for uid, others := range map[int]bool{plainUser: false, 0: true} {
+		client := api.NewAllocationServiceClient(f.as(t, uid))
+		one, err := client.GetJob(t.Context(), &api.GetJobRequest{JobId: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := client.ListJobs(t.Context(), &api.ListJobsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range []*api.Job{one.GetJob(), all.GetJobs()[0]} {
+			text := job.String()
+			if strings.Contains(text, "77") != others || (job.GetHandedTo() != "") != others {
+				t.Errorf("uid %d sees %s", uid, text)
+			}
+			if len(job.GetTimeline()) != 5 || !strings.Contains(text, "to stock") {
+				t.Errorf("uid %d: the job's own events are gone: %s", uid, text)
+			}
+		}
+	}
+}
+
+// Administrators by the policy see what a run found, as those of broker.yaml do.
+func TestAdministratorsByThePolicySeeRuns(t *testing.T) {
+	f := trust(t)
+	f.fixture = serve(t, func(o *server.Options) {
+		o.Authorizer = f.authorizer
+		o.Verifier = credential.NewVerifier(credential.Options{Decoder: munge.New(f.munged.Socket), Cluster: cluster})
+	}, func(s *grpc.Server) {
+		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: twoUsers{}}))
+	})
+	for uid, c := range map[uint32]struct {
+		files int
+		watch codes.Code
+	}{operator: {1, codes.FailedPrecondition}, plainUser: {1, codes.FailedPrecondition}, carol: {0, codes.PermissionDenied}, 0: {0, codes.PermissionDenied}} {
+		client := api.NewRunServiceClient(f.by(t, uid))
+		run, err := client.GetRun(t.Context(), &api.GetRunRequest{Id: 1})
+		if err != nil || len(run.GetRun().GetNodes()[0].GetFiles()) != c.files {
+			t.Errorf("uid %d sees %v, %v", uid, run, err)
+		}
+		stream, err := client.WatchRun(t.Context(), &api.WatchRunRequest{Id: 1})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		want(t, fmt.Sprintf("uid %d watches", uid), err, c.watch, "")
 	}
 }

@@ -266,8 +266,15 @@ func timesOf(c *x509.Certificate) doctor.Certificate {
 	return doctor.Certificate{From: c.NotBefore, Until: c.NotAfter}
 }
 
+// imagesLimit is for the images of all kernels together.
+const imagesLimit = time.Minute
+
+var errImages = fmt.Errorf("the images were not all read within %v", imagesLimit)
+
 // ignored reads the configuration of each kernel with arguments that need one, from its image.
 func (s *surveyor) ignored(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, imagesLimit, errImages)
+	defer cancel()
 	s.site.Ignored = map[kb.Ref]doctor.Fact[string]{}
 	if s.site.Profiles.Value == nil {
 		return
@@ -283,7 +290,13 @@ func (s *surveyor) ignored(ctx context.Context) {
 
 func (s *surveyor) ignoredBy(ctx context.Context, k kb.Kernel, arguments []string) doctor.Fact[string] {
 	unknown := func(err error) doctor.Fact[string] {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		return doctor.Unknown[string](fmt.Sprintf("the image of %s: %s", k.Ref(), said(err)))
+	}
+	if err := context.Cause(ctx); err != nil {
+		return unknown(err)
 	}
 	dir, err := os.MkdirTemp("", "kernelctl-doctor-")
 	if err != nil {

@@ -170,13 +170,14 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	if err != nil {
 		return nil, err
 	}
+	storeCheck := newStoreHealth(kept)
 	options := server.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers,
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
 		Verifier: verifier(c), Authorizer: auth.Authorizer, ShowsOthers: auth.privacy.showsOthers, Limits: c.Limits.within(open, log).limits(),
 		Health: func(ctx context.Context) []server.Component {
 			return []server.Component{
-				component("store", func() (string, error) { return storeHealth(ctx, kept) }),
+				component("store", func() (string, error) { return storeCheck.ask(ctx) }),
 				component("slurm", func() (string, error) { return ctl.SlurmHealth(ctx) }),
 				component("level", func() (string, error) { return auth.level.health(ctx) }),
 				component("policy", auth.Health),
@@ -201,14 +202,6 @@ func component(name string, look func() (string, error)) server.Component {
 		return server.Component{Name: name, Detail: err.Error()}
 	}
 	return server.Component{Name: name, Healthy: true, Detail: detail}
-}
-
-func storeHealth(ctx context.Context, kept store.Store) (string, error) {
-	begin := time.Now()
-	if _, err := kept.Get(ctx, "health"); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return "", err
-	}
-	return fmt.Sprintf("answered in %v", time.Since(begin).Round(10*time.Microsecond)), nil
 }
 
 func uids(names []string) ([]uint32, error) {
