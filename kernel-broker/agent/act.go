@@ -74,10 +74,11 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 	case decide.Fetch:
 		return a.parts.Booter.Fetch(ctx, action.Target)
 	case decide.Load:
+		// That may take long, so what is wanted is asked after it.
+		a.parts.Settle(ctx)
 		if !a.wanted(action.Target) {
 			return errSuperseded
 		}
-		a.parts.Settle(ctx)
 		return a.parts.Booter.Load(ctx, action.Target)
 	case decide.StopSlurmd:
 		return a.parts.Slurmd.Stop(ctx)
@@ -273,7 +274,7 @@ func (a *Agent) failed(r result) {
 
 // generation is the newest one that wants what the action was for.
 func (a *Agent) generation(action decide.Action) uint64 {
-	if a.desired != nil {
+	if now, wanted := decide.Wanted(a.desired, a.parts.Boot); wanted && now.Same(action.Target) {
 		return a.desired.Generation
 	}
 	return action.Generation

@@ -151,11 +151,7 @@ func TestCorruptCacheIsRefetched(t *testing.T) {
 // blockingStop makes slurmd's stop last until release is called.
 func blockingStop(n *fakeNode) (release func()) {
 	n.file("hold.stop", "")
-	return func() {
-		if err := os.Remove(n.path("hold.stop")); err != nil {
-			n.t.Error(err)
-		}
-	}
+	return func() { n.remove("hold.stop") }
 }
 
 func TestKexecThatReturns(t *testing.T) {
