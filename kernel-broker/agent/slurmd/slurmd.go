@@ -135,6 +135,10 @@ func (s *Slurmd) Stop(ctx context.Context) error {
 	if wait(ctx, s.StopTimeout, ended) {
 		return nil
 	}
+	if err := ctx.Err(); err != nil {
+		// The agent ends, which is no reason to kill what saves its jobs.
+		return fmt.Errorf("%s: not waited for its end: %w", name, err)
+	}
 	if now, running := s.process(); running {
 		pid = now
 	}

@@ -3,6 +3,8 @@
 package slurmd
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +92,59 @@ func TestStopWaitsForTheProcess(t *testing.T) {
 	}
 	if _, err := os.Stat(dir + "/saved"); err != nil {
 		t.Errorf("stopped before the daemon ended: %v", err)
+	}
+}
+
+// endsSlowly makes the daemon remove its pid file at once, and save what it knows of jobs when the file "release" is there.
+func endsSlowly(t *testing.T, s *Slurmd) (release func()) {
+	t.Helper()
+	dir := filepath.Dir(s.PIDFile)
+	daemon := "#!/bin/sh\ntrap 'rm -f " + dir + "/pid; until [ -e " + dir + "/release ]; do sleep 0.05; done; touch " + dir +
+		"/saved; exit' TERM\necho $$ >" + dir + "/pid\nwhile :; do sleep 0.05; done\n"
+	if err := os.WriteFile(filepath.Join(dir, "slurmd"), []byte(daemon), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	release = func() {
+		if err := os.WriteFile(dir+"/release", nil, 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(release)
+	return release
+}
+
+// stopLeft begins to stop the daemon and leaves it when the pid file is gone; it returns the process.
+func (s *Slurmd) stopLeft(t *testing.T) int {
+	t.Helper()
+	pid, _ := s.process()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		gone := func() bool { _, err := os.Stat(s.PIDFile); return err != nil }
+		if !wait(t.Context(), 30*time.Second, gone) {
+			t.Error("the daemon does not end")
+		}
+	}()
+	if err := s.Stop(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a stop that was left: %v", err)
+	}
+	return pid
+}
+
+// The end of the agent is no reason to kill a daemon that is ending.
+func TestAgentEndsDuringStop(t *testing.T) {
+	s := fake(t, false)
+	release := endsSlowly(t, s)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	pid := s.stopLeft(t)
+	release()
+	if !wait(t.Context(), 30*time.Second, func() bool { return !runs(pid) }) {
+		t.Error("the daemon does not end")
+	}
+	if _, err := os.Stat(filepath.Dir(s.PIDFile) + "/saved"); err != nil {
+		t.Errorf("the daemon was killed: %v", err)
 	}
 }
 
