@@ -54,14 +54,29 @@ func (s *Slurmd) Observe() (decide.Slurmd, error) {
 }
 
 // process finds the daemon by its pid file. The pid may have been reused, so the name must match too, and a zombie does
-// not count.
+// not count. A daemon that ends has no pid file any more and is found by the note of its stop.
 func (s *Slurmd) process() (int, bool) {
 	raw, err := os.ReadFile(s.PIDFile)
+	if err == nil {
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(raw))); err == nil && runs(pid) {
+			return pid, true
+		}
+	}
+	return s.ending()
+}
+
+// endingFile holds boot id and pid of the daemon that is being stopped: an agent that was killed meanwhile leaves the wait
+// for its end to the next one.
+func (s *Slurmd) endingFile() string { return filepath.Join(filepath.Dir(s.MarkFile), "slurmd.ending") }
+
+func (s *Slurmd) ending() (int, bool) {
+	raw, err := os.ReadFile(s.endingFile())
 	if err != nil {
 		return 0, false
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	return pid, err == nil && runs(pid)
+	boot, number, _ := strings.Cut(strings.TrimSpace(string(raw)), " ")
+	pid, err := strconv.Atoi(number)
+	return pid, err == nil && boot == s.BootID && runs(pid)
 }
 
 // runs reports whether the process is a slurmd.
@@ -120,7 +135,23 @@ func (s *Slurmd) Stop(ctx context.Context) error {
 	if err := s.writeMark(decide.Stopped, start); err != nil {
 		return err
 	}
-	pid, _ := s.process()
+	pid, running := s.process()
+	if running {
+		if err := atomicfile.Write(s.endingFile(), fmt.Appendf(nil, "%s %d\n", s.BootID, pid), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := s.end(ctx, pid); err != nil {
+		return err
+	}
+	if err := os.Remove(s.endingFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// end has the process end, and waits for that.
+func (s *Slurmd) end(ctx context.Context, pid int) error {
 	if len(s.StopCommand) > 0 {
 		if err := s.run(ctx, s.StopCommand, s.StopTimeout); err != nil {
 			return err

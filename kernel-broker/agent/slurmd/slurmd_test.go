@@ -5,6 +5,7 @@ package slurmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,6 +146,56 @@ func TestAgentEndsDuringStop(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Dir(s.PIDFile) + "/saved"); err != nil {
 		t.Errorf("the daemon was killed: %v", err)
+	}
+}
+
+// An agent takes over from one that was killed while the daemon ended: its pid file is gone, and it still runs.
+func TestNextAgentWaitsForTheProcess(t *testing.T) {
+	s := fake(t, false)
+	release := endsSlowly(t, s)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	s.stopLeft(t)
+	next := &Slurmd{PIDFile: s.PIDFile, MarkFile: s.MarkFile, StartTimeout: s.StartTimeout, StopTimeout: s.StopTimeout, BootID: s.BootID}
+	next.must(t, true, decide.Stopped, 1)
+	time.AfterFunc(300*time.Millisecond, release)
+	if err := next.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Dir(s.PIDFile) + "/saved"); err != nil {
+		t.Errorf("stopped before the daemon ended: %v", err)
+	}
+	next.must(t, false, decide.Stopped, 1)
+	if _, err := os.Stat(s.endingFile()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the note of the stop is left: %v", err)
+	}
+}
+
+// The note of a stop is of one boot, and of a slurmd.
+func TestStaleNoteOfStop(t *testing.T) {
+	s := fake(t, false)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	pid, _ := s.process()
+	defer func() { _ = s.signal(pid, syscall.SIGKILL) }()
+	if err := os.Remove(s.PIDFile); err != nil {
+		t.Fatal(err)
+	}
+	for note, want := range map[string]bool{
+		fmt.Sprintf("boot-1 %d\n", pid):         true,
+		fmt.Sprintf("boot-0 %d\n", pid):         false,
+		fmt.Sprintf("boot-1 %d\n", os.Getpid()): false,
+		"boot-1":                                false,
+		fmt.Sprintf("boot-1 %d more\n", pid):    false,
+	} {
+		if err := os.WriteFile(s.endingFile(), []byte(note), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, running := s.process(); running != want {
+			t.Errorf("%q: running %v", note, running)
+		}
 	}
 }
 
