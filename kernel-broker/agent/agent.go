@@ -44,6 +44,7 @@ type Booter interface {
 
 // Slurmd is the node's Slurm daemon.
 type Slurmd interface {
+	// Observe knows whether it runs also with an error, and then nothing else.
 	Observe() (decide.Slurmd, error)
 	Start(ctx context.Context, start uint64, claim bool) error
 	Stop(ctx context.Context) error
@@ -241,6 +242,7 @@ func (a *Agent) observe() {
 	slurmd, err := a.parts.Slurmd.Observe()
 	if err != nil {
 		a.parts.Log.Error("slurmd's mark not readable", "error", err)
+		slurmd.Mark, slurmd.Start = a.observed.Slurmd.Mark, a.observed.Slurmd.Start
 	}
 	a.slurmdChanged(a.observed.Slurmd, slurmd)
 	a.observed.Slurmd = slurmd

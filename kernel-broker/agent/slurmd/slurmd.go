@@ -43,14 +43,11 @@ type Slurmd struct {
 	BootID       string
 }
 
-// Observe returns whether slurmd runs and which actions were taken in this boot.
+// Observe returns whether slurmd runs and which actions were taken in this boot. An error is of the latter alone.
 func (s *Slurmd) Observe() (decide.Slurmd, error) {
 	mark, start, err := s.readMark()
-	if err != nil {
-		return decide.Slurmd{}, err
-	}
 	_, running := s.process()
-	return decide.Slurmd{Running: running, Mark: mark, Start: start}, nil
+	return decide.Slurmd{Running: running, Mark: mark, Start: start}, err
 }
 
 // process finds the daemon by its pid file. The pid may have been reused, so the name must match too, and a zombie does
@@ -128,7 +125,7 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 // Stop ends the daemon and waits for its end: it removes its pid file first, and saves what it knows of jobs last.
 func (s *Slurmd) Stop(ctx context.Context) error {
 	_, start, err := s.readMark()
-	if err != nil {
+	if err != nil && !errors.Is(err, kb.ErrInvalid) {
 		return err
 	}
 	// First, so that a restarted agent starts the daemon again if needed.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 )
 
@@ -197,6 +198,24 @@ func TestStaleNoteOfStop(t *testing.T) {
 			t.Errorf("%q: running %v", note, running)
 		}
 	}
+}
+
+// A damaged mark hides what was done to the daemon, not that it runs, and does not keep it from being stopped.
+func TestInvalidMark(t *testing.T) {
+	s := fake(t, false)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.MarkFile, []byte("boot-1 paused 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Observe(); !errors.Is(err, kb.ErrInvalid) || got != (decide.Slurmd{Running: true}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.must(t, false, decide.Stopped, 0)
 }
 
 // The other command makes the starts without a claim, and those alone.
