@@ -256,6 +256,9 @@ func (a *Agent) failed(r result) {
 			return
 		}
 	case decide.StopSlurmd:
+		if errors.Is(r.err, kb.ErrUnavailable) {
+			return // slurmd ends while the next try waits; the broker bounds the whole
+		}
 		if a.observed.Switch.Progress != kb.ProgressLoaded && a.observed.Switch.Progress != kb.ProgressBooting {
 			return
 		}

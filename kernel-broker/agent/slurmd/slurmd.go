@@ -122,7 +122,8 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 	return s.writeMark(decide.Started, start)
 }
 
-// Stop ends the daemon and waits for its end: it removes its pid file first, and saves what it knows of jobs last.
+// Stop ends the daemon and waits for its end: it removes its pid file first, and saves what it knows of jobs last. A stop
+// command that takes too long is ErrUnavailable: trying again may help.
 func (s *Slurmd) Stop(ctx context.Context) error {
 	_, start, err := s.readMark()
 	if err != nil && !errors.Is(err, kb.ErrInvalid) {
@@ -174,7 +175,7 @@ func (s *Slurmd) end(ctx context.Context, pid int) error {
 		return err
 	}
 	if !wait(ctx, killWait, ended) {
-		return fmt.Errorf("%s: still there after SIGKILL: %w", name, kb.ErrUnavailable)
+		return fmt.Errorf("%s: still there after SIGKILL: %w", name, kb.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -219,6 +220,9 @@ func (s *Slurmd) run(ctx context.Context, argv []string, bound time.Duration) er
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Run(); err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("not done within %v: %w", bound, kb.ErrUnavailable)
+		}
 		said := make([]byte, 2048)
 		n, _ := output.ReadAt(said, 0) // only details for the error
 		return fmt.Errorf("%s: %q: %w: %s", name, argv, err, bytes.Join(bytes.Fields(said[:n]), []byte(" ")))

@@ -306,6 +306,19 @@ func TestStopCommand(t *testing.T) {
 	}
 }
 
+// A command that is not done in time is said to be that, and may be tried again.
+func TestStopCommandTakesLong(t *testing.T) {
+	s := fake(t, false)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	s.StopCommand, s.StopTimeout = []string{"/bin/sleep", "100"}, 300*time.Millisecond
+	err := s.Stop(t.Context())
+	if !errors.Is(err, kb.ErrUnavailable) || !strings.Contains(err.Error(), "not done within 300ms") || strings.Contains(err.Error(), "killed") {
+		t.Errorf("%v", err)
+	}
+}
+
 func FuzzParseStat(f *testing.F) {
 	f.Add("12 (slurmd) S 1 2")
 	f.Add("12 (a) b) (c) Z")
