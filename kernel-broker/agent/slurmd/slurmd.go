@@ -105,12 +105,14 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 	if !claim && len(s.PlainCommand) > 0 {
 		command = s.PlainCommand
 	}
+	if err := s.DropClaim(); err != nil {
+		return err
+	}
 	if claim {
-		file := claimFile(s.MarkFile)
-		if err := atomicfile.Write(file, nil, 0o644); err != nil {
+		if err := atomicfile.Write(claimFile(s.MarkFile), nil, 0o644); err != nil {
 			return err
 		}
-		defer func() { _ = os.Remove(file) }() // already removed if the unit consumed it
+		defer func() { _ = s.DropClaim() }() // already removed if the unit consumed it
 	}
 	if err := s.run(ctx, command, s.StartTimeout); err != nil {
 		return err
