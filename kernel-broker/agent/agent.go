@@ -85,8 +85,10 @@ type Agent struct {
 	observed decide.Observed
 	desired  *kb.DesiredState
 	session  uint64
-	fails    [decide.Kinds]uint
-	sent     sent
+	// announced is the session in which the broker acknowledged a boot.
+	announced uint64
+	fails     [decide.Kinds]uint
+	sent      sent
 	// damaged counts how often the cache had to be filled again.
 	damaged int
 	// slurmdCause is why slurmd could not be started or stopped.
@@ -113,7 +115,9 @@ type task struct {
 
 type result struct {
 	action decide.Action
-	err    error
+	// session in which it was begun.
+	session uint64
+	err     error
 	// cut: it was cancelled.
 	cut  bool
 	took time.Duration
@@ -223,7 +227,7 @@ func (a *Agent) Run(ctx context.Context) {
 // observe reads what may have changed by itself.
 func (a *Agent) observe() {
 	status := a.parts.Link.Status()
-	if status.Session != a.session || !status.Connected {
+	if status.Session != a.announced || !status.Connected {
 		// The broker may have lost what the node announced.
 		if a.observed.Switch.Progress == kb.ProgressBooting && !a.doing(decide.Execute) {
 			a.setProgress(kb.ProgressLoaded, "the stream to the broker broke")
