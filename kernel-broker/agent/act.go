@@ -50,11 +50,11 @@ func (a *Agent) act(ctx context.Context) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	begun := time.Now()
+	begun, session := time.Now(), a.session
 	a.busy = &task{action: action, cancel: cancel, begun: begun}
 	go func() {
-		err := a.do(ctx, action)
-		a.done <- result{action: action, err: err, cut: ctx.Err() != nil, took: time.Since(begun)}
+		err := a.do(ctx, action, session)
+		a.done <- result{action: action, session: session, err: err, cut: ctx.Err() != nil, took: time.Since(begun)}
 	}()
 }
 
@@ -64,8 +64,8 @@ func (a *Agent) wanted(t decide.Target) bool {
 	return wanted && target.Same(t)
 }
 
-// do performs one action. It runs beside the loop and changes none of its state.
-func (a *Agent) do(ctx context.Context, action decide.Action) error {
+// do performs one action, begun in a session. It runs beside the loop and changes none of its state.
+func (a *Agent) do(ctx context.Context, action decide.Action, session uint64) error {
 	switch action.Kind {
 	case decide.Unload:
 		return a.parts.Booter.Unload(ctx)
@@ -74,19 +74,20 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 	case decide.Fetch:
 		return a.parts.Booter.Fetch(ctx, action.Target)
 	case decide.Load:
+		// That may take long, so what is wanted is asked after it.
+		a.parts.Settle(ctx)
 		if !a.wanted(action.Target) {
 			return errSuperseded
 		}
-		a.parts.Settle(ctx)
 		return a.parts.Booter.Load(ctx, action.Target)
 	case decide.StopSlurmd:
 		return a.parts.Slurmd.Stop(ctx)
 	case decide.StartSlurmd:
 		return a.parts.Slurmd.Start(ctx, action.Start, action.Claim)
 	case decide.Announce:
-		return a.announce(ctx, action)
+		return a.announce(ctx, action, session)
 	case decide.Execute:
-		return a.execute(ctx, action)
+		return a.execute(ctx, action, session)
 	case decide.Reboot:
 		return a.reboot(ctx, action)
 	default:
@@ -97,7 +98,7 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 // announce reports that the node boots, and waits until the broker has that. The
 // site's own steps and the disks' sync come before, since they may take long and
 // nothing slow may come between the last check of the desired state and the boot.
-func (a *Agent) announce(ctx context.Context, action decide.Action) error {
+func (a *Agent) announce(ctx context.Context, action decide.Action, session uint64) error {
 	if err := a.parts.Booter.Prepare(ctx); err != nil {
 		return err
 	}
@@ -123,18 +124,26 @@ func (a *Agent) announce(ctx context.Context, action decide.Action) error {
 	if err := a.parts.Link.Send(ctx, message); err != nil {
 		return err
 	}
-	return a.parts.Link.Flush(ctx)
+	if err := a.parts.Link.Flush(ctx); err != nil {
+		return err
+	}
+	// A receipt over another stream is none for what this one lost.
+	if a.parts.Link.Status().Session != session {
+		return errSuperseded
+	}
+	return nil
 }
 
 // execute boots what is loaded, unless the node no longer trusts it: since the
 // load slurmd may have taken long to stop, or the stream to come back. Trust is
-// checked before the last check of the desired state, since that reads files.
-func (a *Agent) execute(ctx context.Context, action decide.Action) error {
+// checked before the last check of the desired state, since that reads files. A
+// broker that came meanwhile does not know of the boot.
+func (a *Agent) execute(ctx context.Context, action decide.Action, session uint64) error {
 	if err := a.parts.Booter.Admit(ctx, action.Target); err != nil {
 		return err
 	}
 	status := a.parts.Link.Status()
-	if !status.Fresh || status.Desired.Generation != action.Generation || !a.wanted(action.Target) {
+	if !status.Fresh || status.Session != session || status.Desired.Generation != action.Generation || !a.wanted(action.Target) {
 		return errSuperseded
 	}
 	return a.parts.Booter.Execute(ctx)
@@ -150,7 +159,7 @@ func (a *Agent) finish(r result) {
 		a.fails[kind], a.observed.Hold[kind] = 0, time.Time{}
 		a.parts.Log.Info("done", "node", a.parts.Node, "action", kind.String(), "reason", r.action.Reason,
 			"took_ms", r.took.Milliseconds())
-		a.succeeded(r.action)
+		a.succeeded(r)
 		return
 	case r.cut || errors.Is(r.err, errSuperseded):
 		a.parts.Log.Info("left off", "node", a.parts.Node, "action", kind.String(), "reason", r.err.Error())
@@ -167,8 +176,8 @@ func (a *Agent) hold(kind decide.Kind) {
 	a.observed.Hold[kind] = time.Now().Add(wait)
 }
 
-func (a *Agent) succeeded(action decide.Action) {
-	s := &a.observed.Switch
+func (a *Agent) succeeded(r result) {
+	action, s := r.action, &a.observed.Switch
 	switch action.Kind {
 	case decide.Unload:
 		a.observed.Leftover = false
@@ -193,7 +202,7 @@ func (a *Agent) succeeded(action decide.Action) {
 		a.damaged, a.observed.Leftover = 0, false
 		a.setProgress(kb.ProgressLoaded, "digests checked, the kernel holds the image")
 	case decide.Announce:
-		s.Generation = action.Generation
+		s.Generation, a.announced = action.Generation, r.session
 		a.sent.report = kb.SwitchReport{Generation: action.Generation, Progress: kb.ProgressBooting}
 		a.setProgress(kb.ProgressBooting, "the broker has acknowledged the boot")
 	case decide.Reboot:
@@ -255,6 +264,9 @@ func (a *Agent) failed(r result) {
 			return
 		}
 	case decide.StopSlurmd:
+		if errors.Is(r.err, kb.ErrUnavailable) {
+			return // slurmd ends while the next try waits; the broker bounds the whole
+		}
 		if a.observed.Switch.Progress != kb.ProgressLoaded && a.observed.Switch.Progress != kb.ProgressBooting {
 			return
 		}
@@ -273,7 +285,7 @@ func (a *Agent) failed(r result) {
 
 // generation is the newest one that wants what the action was for.
 func (a *Agent) generation(action decide.Action) uint64 {
-	if a.desired != nil {
+	if now, wanted := decide.Wanted(a.desired, a.parts.Boot); wanted && now.Same(action.Target) {
 		return a.desired.Generation
 	}
 	return action.Generation

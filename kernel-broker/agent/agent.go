@@ -44,6 +44,7 @@ type Booter interface {
 
 // Slurmd is the node's Slurm daemon.
 type Slurmd interface {
+	// Observe knows whether it runs also with an error, and then nothing else.
 	Observe() (decide.Slurmd, error)
 	Start(ctx context.Context, start uint64, claim bool) error
 	Stop(ctx context.Context) error
@@ -84,8 +85,10 @@ type Agent struct {
 	observed decide.Observed
 	desired  *kb.DesiredState
 	session  uint64
-	fails    [decide.Kinds]uint
-	sent     sent
+	// announced is the session in which the broker acknowledged a boot.
+	announced uint64
+	fails     [decide.Kinds]uint
+	sent      sent
 	// damaged counts how often the cache had to be filled again.
 	damaged int
 	// slurmdCause is why slurmd could not be started or stopped.
@@ -112,7 +115,9 @@ type task struct {
 
 type result struct {
 	action decide.Action
-	err    error
+	// session in which it was begun.
+	session uint64
+	err     error
 	// cut: it was cancelled.
 	cut  bool
 	took time.Duration
@@ -222,7 +227,7 @@ func (a *Agent) Run(ctx context.Context) {
 // observe reads what may have changed by itself.
 func (a *Agent) observe() {
 	status := a.parts.Link.Status()
-	if status.Session != a.session || !status.Connected {
+	if status.Session != a.announced || !status.Connected {
 		// The broker may have lost what the node announced.
 		if a.observed.Switch.Progress == kb.ProgressBooting && !a.doing(decide.Execute) {
 			a.setProgress(kb.ProgressLoaded, "the stream to the broker broke")
@@ -241,6 +246,7 @@ func (a *Agent) observe() {
 	slurmd, err := a.parts.Slurmd.Observe()
 	if err != nil {
 		a.parts.Log.Error("slurmd's mark not readable", "error", err)
+		slurmd.Mark, slurmd.Start = a.observed.Slurmd.Mark, a.observed.Slurmd.Start
 	}
 	a.slurmdChanged(a.observed.Slurmd, slurmd)
 	a.observed.Slurmd = slurmd

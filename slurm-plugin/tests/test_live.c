@@ -6,6 +6,7 @@ static char folder[64];
 #include "kernel-broker/live.h"
 #include "tap.h"
 
+#include <locale.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -63,6 +64,49 @@ static void numbers(void)
 		is_int(kb_live_number(LINE, absent[i], &value), -1, "no %s",
 		       absent[i]);
 		is_int(errno, ENOENT, "and why");
+	}
+}
+
+/* JSON has a point in every locale. */
+static void locales(void)
+{
+	static const char line[] =
+		"{\"share\": 0.62, \"n\": -1.5e+2, \"many\": [2, 3.25]}";
+	double value = 0;
+
+	if (!setlocale(LC_NUMERIC, "de_DE.UTF-8") &&
+	    !setlocale(LC_NUMERIC, "de_DE")) {
+		ok(1, "# SKIP no locale with a comma");
+		return;
+	}
+	is_text(localeconv()->decimal_point, ",", "a locale with a comma");
+	is_int(kb_live_number(line, "share", &value), 0, "a share");
+	ok(value > 0.61 && value < 0.63, "its value");
+	is_int(kb_live_number(line, "n", &value), 0, "a negative number");
+	ok(value == -150, "its value");
+	is_int(kb_live_number(line, "many[1]", &value), 0, "an element");
+	ok(value == 3.25, "its value");
+	setlocale(LC_NUMERIC, "C");
+}
+
+static void no_numbers(void)
+{
+	static const char *const line[] = {
+		"{\"n\": 1.2.3}",
+		"{\"n\": 1e}",
+		"{\"n\": -}",
+		"{\"n\": -inf}",
+		"{\"n\": 0x12}",
+		"{\"n\": 1.0000000000000000000000000000000000000000"
+		"000000000000000000000001}",
+	};
+	double value = 7;
+
+	for (size_t i = 0; i < sizeof(line) / sizeof(line[0]); i++) {
+		errno = 0;
+		is_int(kb_live_number(line[i], "n", &value), -1, "%s", line[i]);
+		is_int(errno, EINVAL, "and why");
+		ok(value == 7, "the value stays");
 	}
 }
 
@@ -156,6 +200,8 @@ static void lines(void)
 int main(void)
 {
 	numbers();
+	locales();
+	no_numbers();
 	damaged();
 	lines();
 	return tap_end();

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* The file by which the broker knows a drain that the gate brought about. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -159,6 +161,38 @@ static void test_at_once(void)
 	free(text);
 }
 
+/* Any user can lock what he can read, the folder among it. */
+static void test_locks_of_users(void)
+{
+	int folder = open(sandbox_path("."), O_RDONLY | O_DIRECTORY);
+	struct stat st;
+
+	sandbox_remove("gate.refusals");
+	is_int(flock(folder, LOCK_EX | LOCK_NB), 0, "a lock on the folder");
+	is_int(add(7, "one reason"), 0, "suppresses nothing");
+	holds(FIRST, "of what is noted");
+	close(folder);
+	is_int(stat(sandbox_path(".gate.refusals.lock"), &st), 0, "the lock");
+	is_int(st.st_mode & 0777, 0600, "is read by nobody else");
+}
+
+/* What somebody left in the lock's place is not locked. */
+static void test_odd_lock(void)
+{
+	char *path = strdup(sandbox_path(".gate.refusals.lock"));
+
+	sandbox_remove(".gate.refusals.lock");
+	sandbox_write("elsewhere", "mine\n");
+	is_int(symlink(sandbox_path("elsewhere"), path), 0, "a link");
+	is_int(add(7, "one reason"), ELOOP, "is not followed");
+	sandbox_remove(".gate.refusals.lock");
+	is_int(mkfifo(path, 0600), 0, "a fifo");
+	is_int(add(7, "one reason"), EPERM, "is no lock");
+	sandbox_remove(".gate.refusals.lock");
+	is_int(add(7, "one reason"), 0, "without them");
+	free(path);
+}
+
 static void test_gate_leaves_it(void)
 {
 	char *text;
@@ -198,6 +232,8 @@ int main(void)
 	test_odd_files();
 	test_folder_of_others();
 	test_at_once();
+	test_locks_of_users();
+	test_odd_lock();
 	test_gate_leaves_it();
 	fake_reset(S_CTX_ERROR);
 	return tap_end();

@@ -23,6 +23,9 @@ type folder string
 // earlierSuffix of the results of agents that were killed.
 const earlierSuffix = ".earlier"
 
+// mergedFile is the one result that supersedes all others. It is there only until they are removed.
+const mergedFile = "merged.json"
+
 // found is a run's result, ready for upload.
 type found struct {
 	files   []link.RunFile
@@ -35,7 +38,13 @@ func (f folder) path(name string) string { return filepath.Join(string(f), name)
 // it that was killed.
 func (f folder) open() (before bool, err error) {
 	_, err = os.Stat(string(f))
-	return err == nil, f.keepEarlier()
+	before = err == nil
+	if _, err := os.Stat(f.path(mergedFile)); err == nil {
+		if err := f.supersede(); err != nil {
+			return before, err
+		}
+	}
+	return before, f.keepEarlier()
 }
 
 // keepEarlier renames the files of a killed agent before new ones are written.
@@ -105,16 +114,7 @@ func (f folder) pack(node string, results []profiling.Result, why error, notes [
 		whole.Partial = append(whole.Partial, profiling.Partial{Node: node, Why: note})
 	}
 	out := found{partial: partial(whole)}
-	// A single result is already on the disk, which may be full.
-	if len(results) > 1 || len(notes) > 0 {
-		content, err := whole.JSON()
-		if err != nil {
-			return found{}, err
-		}
-		if err := atomicfile.Write(f.path(kb.ResultFile), content, 0o600); err != nil && len(results) > 1 {
-			return found{}, fmt.Errorf("result of node %q: %w", node, err)
-		}
-	} else if err := f.latest(); err != nil {
+	if err := f.keep(whole, len(results), len(notes)); err != nil {
 		return found{}, fmt.Errorf("result of node %q: %w", node, err)
 	}
 	names := []string{kb.ResultFile}
@@ -134,6 +134,41 @@ func (f folder) pack(node string, results []profiling.Result, why error, notes [
 		out.files = append(out.files, file)
 	}
 	return out, nil
+}
+
+// keep leaves one result in the folder. A single one is already on the disk, which may be full.
+func (f folder) keep(whole profiling.Result, parts, notes int) error {
+	if parts == 1 && notes == 0 {
+		return f.latest()
+	}
+	content, err := whole.JSON()
+	if err != nil {
+		return err
+	}
+	err = atomicfile.Write(f.path(mergedFile), content, 0o600)
+	switch {
+	case err == nil:
+		return f.supersede()
+	case parts == 1:
+		return f.latest()
+	default:
+		return err
+	}
+}
+
+// supersede replaces all results by the merged one. An agent that is killed meanwhile leaves the rest to the next: what the
+// merged one contains is not to be merged with it again.
+func (f folder) supersede() error {
+	names, err := filepath.Glob(f.path("*" + earlierSuffix))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	return os.Rename(f.path(mergedFile), f.path(kb.ResultFile))
 }
 
 // latest gives a single result its proper name.

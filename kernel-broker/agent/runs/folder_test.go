@@ -3,8 +3,12 @@
 package runs
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -32,5 +36,71 @@ func TestPartialSummary(t *testing.T) {
 		if got := partial(c.result); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// part is a result of one node, in a file of this name.
+func (f folder) part(t *testing.T, name, node string) {
+	t.Helper()
+	content, err := profiling.Result{Format: profiling.Format, Job: 7, Nodes: []profiling.Node{{Name: node}}}.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(f.path(name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nodes of the one result that is in the folder.
+func (f folder) nodes(t *testing.T) (names []string) {
+	t.Helper()
+	results, err := f.results(true)
+	if err != nil || len(results) != 1 {
+		t.Fatalf("%d results, %v", len(results), err)
+	}
+	for _, n := range results[0].Nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// An agent may be killed at each point of a merge; what was merged stays merged.
+func TestKilledWhileMerging(t *testing.T) {
+	for name, left := range map[string][]string{
+		"nothing removed":      {"1.earlier", "2.earlier", kb.ResultFile},
+		"one part removed":     {"2.earlier", kb.ResultFile},
+		"all but the result":   {kb.ResultFile},
+		"only the merged one":  nil,
+		"without a result yet": {"1.earlier"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := folder(t.TempDir())
+			f.part(t, mergedFile, "merged")
+			for _, part := range left {
+				f.part(t, part, "part")
+			}
+			if before, err := f.open(); !before || err != nil {
+				t.Fatal(before, err)
+			}
+			if names := f.nodes(t); !slices.Equal(names, []string{"merged"}) {
+				t.Errorf("nodes %q", names)
+			}
+		})
+	}
+}
+
+// A single result is delivered as it is where there is no space to note what it lacks.
+func TestNoSpaceForNotes(t *testing.T) {
+	f := folder(t.TempDir())
+	f.part(t, "1.earlier", "n1")
+	if err := os.MkdirAll(filepath.Join(f.path(mergedFile), "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.gather("n1", true, nil, []string{whyLate})
+	if err != nil || len(got.files) != 1 || got.partial != whyLate {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if names := f.nodes(t); !slices.Equal(names, []string{"n1"}) {
+		t.Errorf("nodes %q", names)
 	}
 }

@@ -77,6 +77,7 @@ type world struct {
 	partial  string
 	// delivers are the results of the next uploads; the last one repeats.
 	delivers []error
+	tries    int
 	begin    error
 	check    []error
 	broken   error
@@ -114,6 +115,7 @@ func (w *world) ReportRun(_ context.Context, run uint64, state kb.RunNodeState, 
 func (w *world) DeliverRun(_ context.Context, _ string, _ uint64, files []link.RunFile, partial string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.tries++
 	if len(w.delivers) > 0 {
 		err := w.delivers[0]
 		if w.delivers = w.delivers[1:]; len(w.delivers) == 0 && err != nil {
@@ -323,45 +325,6 @@ func TestCollectorsFailToStart(t *testing.T) {
 	if got := w.keeper.busy(); len(got) != 0 {
 		t.Errorf("busy %v", got)
 	}
-}
-
-// An agent that is stopped, or was killed, and the one after it.
-func TestAgentRestartsDuringJob(t *testing.T) {
-	w := looking(t)
-	w.keeper.Close()
-	if w.sessions[0].why != whyAgent || len(w.got) != 0 {
-		t.Fatalf("stopped with %q, delivered %v", w.sessions[0].why, w.got)
-	}
-	w.start()
-	w.desired(nil)
-	w.until("it looks again", func() bool { return len(w.sessions) == 2 })
-	w.end(1)
-	w.until("both parts are delivered, and what is between them is missing",
-		func() bool { return len(w.got) == 1 && w.partial == whyAgent+"; "+whyLate })
-	content, err := os.ReadFile(w.got[0].Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r, err := profiling.ParseResult(content); err != nil || len(r.Nodes) != 2 {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-func TestAgentRestartsAfterJob(t *testing.T) {
-	w := looking(t)
-	w.keeper.Close()
-	w.populate(0)
-	w.start()
-	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
-	w.until("what was left is delivered", func() bool { return len(w.got) == 1 && w.partial == whyAgent })
-	w.keeper.Close()
-	w.got = nil
-	if err := os.RemoveAll(filepath.Join(w.dir, "runs", "3")); err != nil {
-		t.Fatal(err)
-	}
-	w.start()
-	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
-	w.until("nothing is left of it", w.said("3 failed "+errNobody.Error()))
 }
 
 func TestDeliveries(t *testing.T) {

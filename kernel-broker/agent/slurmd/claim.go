@@ -20,6 +20,14 @@ import (
 // claimFile exists while the agent requests a start with -b.
 func claimFile(markFile string) string { return filepath.Join(filepath.Dir(markFile), "slurmd.boot") }
 
+// DropClaim removes the claim of an agent that was killed before it was consumed, which a later start would take for its own.
+func (s *Slurmd) DropClaim() error {
+	if err := os.Remove(claimFile(s.MarkFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("claim of a boot: %w", err)
+	}
+	return nil
+}
+
 // Options consumes the agent's claim, if any, for the start in preparation: it writes slurmd's options, the unit's own
 // plus -b, as a file for EnvironmentFile=. Without a claim it writes no file.
 func Options(markFile, path, options string) error {

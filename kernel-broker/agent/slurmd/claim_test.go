@@ -37,6 +37,35 @@ func TestClaimedStarts(t *testing.T) {
 	}
 }
 
+// An agent that was killed before systemd read its claim leaves it behind.
+func TestStaleClaim(t *testing.T) {
+	for name, drop := range map[string]func(*Slurmd) error{
+		"before a start":        func(s *Slurmd) error { return s.Start(t.Context(), 1, false) },
+		"at the agent's start":  (*Slurmd).DropClaim,
+		"there may be no claim": func(s *Slurmd) error { return errors.Join(s.DropClaim(), s.DropClaim()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fake(t, false)
+			if err := os.MkdirAll(filepath.Dir(s.MarkFile), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(claimFile(s.MarkFile), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			starts := noting(s)
+			if err := drop(s); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(claimFile(s.MarkFile)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the claim is still there: %v", err)
+			}
+			if text, err := os.ReadFile(starts); err == nil && string(text) != "plain\n" {
+				t.Errorf("%q", text)
+			}
+		})
+	}
+}
+
 func TestOptions(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "slurmd.mark")
 	path := filepath.Join(filepath.Dir(mark), "slurmd.options")

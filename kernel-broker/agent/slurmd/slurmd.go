@@ -43,25 +43,37 @@ type Slurmd struct {
 	BootID       string
 }
 
-// Observe returns whether slurmd runs and which actions were taken in this boot.
+// Observe returns whether slurmd runs and which actions were taken in this boot. An error is of the latter alone.
 func (s *Slurmd) Observe() (decide.Slurmd, error) {
 	mark, start, err := s.readMark()
-	if err != nil {
-		return decide.Slurmd{}, err
-	}
 	_, running := s.process()
-	return decide.Slurmd{Running: running, Mark: mark, Start: start}, nil
+	return decide.Slurmd{Running: running, Mark: mark, Start: start}, err
 }
 
 // process finds the daemon by its pid file. The pid may have been reused, so the name must match too, and a zombie does
-// not count.
+// not count. A daemon that ends has no pid file any more and is found by the note of its stop.
 func (s *Slurmd) process() (int, bool) {
 	raw, err := os.ReadFile(s.PIDFile)
+	if err == nil {
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(raw))); err == nil && runs(pid) {
+			return pid, true
+		}
+	}
+	return s.ending()
+}
+
+// endingFile holds boot id and pid of the daemon that is being stopped: an agent that was killed meanwhile leaves the wait
+// for its end to the next one.
+func (s *Slurmd) endingFile() string { return filepath.Join(filepath.Dir(s.MarkFile), "slurmd.ending") }
+
+func (s *Slurmd) ending() (int, bool) {
+	raw, err := os.ReadFile(s.endingFile())
 	if err != nil {
 		return 0, false
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	return pid, err == nil && runs(pid)
+	boot, number, _ := strings.Cut(strings.TrimSpace(string(raw)), " ")
+	pid, err := strconv.Atoi(number)
+	return pid, err == nil && boot == s.BootID && runs(pid)
 }
 
 // runs reports whether the process is a slurmd.
@@ -93,12 +105,14 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 	if !claim && len(s.PlainCommand) > 0 {
 		command = s.PlainCommand
 	}
+	if err := s.DropClaim(); err != nil {
+		return err
+	}
 	if claim {
-		file := claimFile(s.MarkFile)
-		if err := atomicfile.Write(file, nil, 0o644); err != nil {
+		if err := atomicfile.Write(claimFile(s.MarkFile), nil, 0o644); err != nil {
 			return err
 		}
-		defer func() { _ = os.Remove(file) }() // already removed if the unit consumed it
+		defer func() { _ = s.DropClaim() }() // already removed if the unit consumed it
 	}
 	if err := s.run(ctx, command, s.StartTimeout); err != nil {
 		return err
@@ -110,17 +124,34 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 	return s.writeMark(decide.Started, start)
 }
 
-// Stop ends the daemon and waits for its end: it removes its pid file first, and saves what it knows of jobs last.
+// Stop ends the daemon and waits for its end: it removes its pid file first, and saves what it knows of jobs last. A stop
+// command that takes too long is ErrUnavailable: trying again may help.
 func (s *Slurmd) Stop(ctx context.Context) error {
 	_, start, err := s.readMark()
-	if err != nil {
+	if err != nil && !errors.Is(err, kb.ErrInvalid) {
 		return err
 	}
 	// First, so that a restarted agent starts the daemon again if needed.
 	if err := s.writeMark(decide.Stopped, start); err != nil {
 		return err
 	}
-	pid, _ := s.process()
+	pid, running := s.process()
+	if running {
+		if err := atomicfile.Write(s.endingFile(), fmt.Appendf(nil, "%s %d\n", s.BootID, pid), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := s.end(ctx, pid); err != nil {
+		return err
+	}
+	if err := os.Remove(s.endingFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// end has the process end, and waits for that.
+func (s *Slurmd) end(ctx context.Context, pid int) error {
 	if len(s.StopCommand) > 0 {
 		if err := s.run(ctx, s.StopCommand, s.StopTimeout); err != nil {
 			return err
@@ -135,6 +166,10 @@ func (s *Slurmd) Stop(ctx context.Context) error {
 	if wait(ctx, s.StopTimeout, ended) {
 		return nil
 	}
+	if err := ctx.Err(); err != nil {
+		// The agent ends, which is no reason to kill what saves its jobs.
+		return fmt.Errorf("%s: not waited for its end: %w", name, err)
+	}
 	if now, running := s.process(); running {
 		pid = now
 	}
@@ -142,7 +177,7 @@ func (s *Slurmd) Stop(ctx context.Context) error {
 		return err
 	}
 	if !wait(ctx, killWait, ended) {
-		return fmt.Errorf("%s: still there after SIGKILL: %w", name, kb.ErrUnavailable)
+		return fmt.Errorf("%s: still there after SIGKILL: %w", name, kb.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -187,6 +222,9 @@ func (s *Slurmd) run(ctx context.Context, argv []string, bound time.Duration) er
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Run(); err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("not done within %v: %w", bound, kb.ErrUnavailable)
+		}
 		said := make([]byte, 2048)
 		n, _ := output.ReadAt(said, 0) // only details for the error
 		return fmt.Errorf("%s: %q: %w: %s", name, argv, err, bytes.Join(bytes.Fields(said[:n]), []byte(" ")))

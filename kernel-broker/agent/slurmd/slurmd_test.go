@@ -3,6 +3,9 @@
 package slurmd
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 )
 
@@ -91,6 +95,127 @@ func TestStopWaitsForTheProcess(t *testing.T) {
 	if _, err := os.Stat(dir + "/saved"); err != nil {
 		t.Errorf("stopped before the daemon ended: %v", err)
 	}
+}
+
+// endsSlowly makes the daemon remove its pid file at once, and save what it knows of jobs when the file "release" is there.
+func endsSlowly(t *testing.T, s *Slurmd) (release func()) {
+	t.Helper()
+	dir := filepath.Dir(s.PIDFile)
+	daemon := "#!/bin/sh\ntrap 'rm -f " + dir + "/pid; until [ -e " + dir + "/release ]; do sleep 0.05; done; touch " + dir +
+		"/saved; exit' TERM\necho $$ >" + dir + "/pid\nwhile :; do sleep 0.05; done\n"
+	if err := os.WriteFile(filepath.Join(dir, "slurmd"), []byte(daemon), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	release = func() {
+		if err := os.WriteFile(dir+"/release", nil, 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(release)
+	return release
+}
+
+// stopLeft begins to stop the daemon and leaves it when the pid file is gone; it returns the process.
+func (s *Slurmd) stopLeft(t *testing.T) int {
+	t.Helper()
+	pid, _ := s.process()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		gone := func() bool { _, err := os.Stat(s.PIDFile); return err != nil }
+		if !wait(t.Context(), 30*time.Second, gone) {
+			t.Error("the daemon does not end")
+		}
+	}()
+	if err := s.Stop(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a stop that was left: %v", err)
+	}
+	return pid
+}
+
+// The end of the agent is no reason to kill a daemon that is ending.
+func TestAgentEndsDuringStop(t *testing.T) {
+	s := fake(t, false)
+	release := endsSlowly(t, s)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	pid := s.stopLeft(t)
+	release()
+	if !wait(t.Context(), 30*time.Second, func() bool { return !runs(pid) }) {
+		t.Error("the daemon does not end")
+	}
+	if _, err := os.Stat(filepath.Dir(s.PIDFile) + "/saved"); err != nil {
+		t.Errorf("the daemon was killed: %v", err)
+	}
+}
+
+// An agent takes over from one that was killed while the daemon ended: its pid file is gone, and it still runs.
+func TestNextAgentWaitsForTheProcess(t *testing.T) {
+	s := fake(t, false)
+	release := endsSlowly(t, s)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	s.stopLeft(t)
+	next := &Slurmd{PIDFile: s.PIDFile, MarkFile: s.MarkFile, StartTimeout: s.StartTimeout, StopTimeout: s.StopTimeout, BootID: s.BootID}
+	next.must(t, true, decide.Stopped, 1)
+	time.AfterFunc(300*time.Millisecond, release)
+	if err := next.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Dir(s.PIDFile) + "/saved"); err != nil {
+		t.Errorf("stopped before the daemon ended: %v", err)
+	}
+	next.must(t, false, decide.Stopped, 1)
+	if _, err := os.Stat(s.endingFile()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the note of the stop is left: %v", err)
+	}
+}
+
+// The note of a stop is of one boot, and of a slurmd.
+func TestStaleNoteOfStop(t *testing.T) {
+	s := fake(t, false)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	pid, _ := s.process()
+	defer func() { _ = s.signal(pid, syscall.SIGKILL) }()
+	if err := os.Remove(s.PIDFile); err != nil {
+		t.Fatal(err)
+	}
+	for note, want := range map[string]bool{
+		fmt.Sprintf("boot-1 %d\n", pid):         true,
+		fmt.Sprintf("boot-0 %d\n", pid):         false,
+		fmt.Sprintf("boot-1 %d\n", os.Getpid()): false,
+		"boot-1":                                false,
+		fmt.Sprintf("boot-1 %d more\n", pid):    false,
+	} {
+		if err := os.WriteFile(s.endingFile(), []byte(note), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, running := s.process(); running != want {
+			t.Errorf("%q: running %v", note, running)
+		}
+	}
+}
+
+// A damaged mark hides what was done to the daemon, not that it runs, and does not keep it from being stopped.
+func TestInvalidMark(t *testing.T) {
+	s := fake(t, false)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.MarkFile, []byte("boot-1 paused 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Observe(); !errors.Is(err, kb.ErrInvalid) || got != (decide.Slurmd{Running: true}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.must(t, false, decide.Stopped, 0)
 }
 
 // The other command makes the starts without a claim, and those alone.
@@ -178,6 +303,19 @@ func TestStopCommand(t *testing.T) {
 	s.StopCommand = []string{"/bin/false"}
 	if err := s.Stop(t.Context()); err == nil {
 		t.Error("a stop command that fails, and no error")
+	}
+}
+
+// A command that is not done in time is said to be that, and may be tried again.
+func TestStopCommandTakesLong(t *testing.T) {
+	s := fake(t, false)
+	if err := s.Start(t.Context(), 1, true); err != nil {
+		t.Fatal(err)
+	}
+	s.StopCommand, s.StopTimeout = []string{"/bin/sleep", "100"}, 300*time.Millisecond
+	err := s.Stop(t.Context())
+	if !errors.Is(err, kb.ErrUnavailable) || !strings.Contains(err.Error(), "not done within 300ms") || strings.Contains(err.Error(), "killed") {
+		t.Errorf("%v", err)
 	}
 }
 

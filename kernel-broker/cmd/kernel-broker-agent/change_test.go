@@ -79,17 +79,45 @@ func TestNewKernelDuringFetch(t *testing.T) {
 	b.setDesired(desiredSwitch(mitgcm(b), 7))
 	b.fetches(1)
 	b.with(func() { b.chunk = nil })
-	digest, content := kernelFile(b, "beefbeefbeefbeef", 10_000)
-	other := &api.KernelSpec{
-		Profile: "other", Version: 1, ImageDigest: digest, ImageSize: uint64(len(content)),
-		BuildId: "beefbeefbeefbeef", Release: "6.1.0-other", Architecture: "x86_64",
-	}
+	other, content := otherKernel(b)
 	w := b.setDesired(desiredSwitch(other, 8))
 	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
-	if n.read("loaded.image") != string(content) || !strings.Contains(n.read("loaded.line"), token(8)) {
+	if n.read("loaded.image") != content || !strings.Contains(n.read("loaded.line"), token(8)) {
 		t.Error("the older desired state was booted")
 	}
+}
+
+// otherKernel is one beside mitgcm, with its image.
+func otherKernel(b *fakeBroker) (*api.KernelSpec, string) {
+	digest, content := kernelFile(b, "beefbeefbeefbeef", 100_000)
+	return &api.KernelSpec{
+		Profile: "other", Version: 1, ImageDigest: digest, ImageSize: uint64(len(content)),
+		BuildId: "beefbeefbeefbeef", Release: "6.1.0-other", Architecture: "x86_64",
+	}, string(content)
+}
+
+// A load that fails when its kernel is no longer wanted says nothing of the kernel that is.
+func TestLoadFailsAfterNewKernel(t *testing.T) {
+	b, n := servingStock(t)
+	n.file("hold.load", "")
+	n.file("fault.load", "Cannot determine the file type of image\n")
+	b.setDesired(desiredSwitch(mitgcm(b), 7))
+	n.until("the load", func() bool { return n.exists("kexec.log") && strings.Contains(n.read("kexec.log"), "-l ") })
+	release := holdFetch(b)
+	other, content := otherKernel(b)
+	w := b.setDesired(desiredSwitch(other, 8))
+	n.until("the newer desired state", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
+	n.remove("hold.load")
+	n.until("the failure", func() bool { return strings.Contains(n.logs.String(), "not done") })
+	n.remove("fault.load")
+	release()
+	b.report(w.Generation, executing)
+	n.until("the kexec", func() bool { return n.exists("executed") })
+	if n.read("loaded.image") != content {
+		t.Error("another image was loaded")
+	}
+	b.never(failed)
 }
 
 func TestCancelWhenLoaded(t *testing.T) {

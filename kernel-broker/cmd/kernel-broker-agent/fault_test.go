@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
@@ -151,11 +152,24 @@ func TestCorruptCacheIsRefetched(t *testing.T) {
 // blockingStop makes slurmd's stop last until release is called.
 func blockingStop(n *fakeNode) (release func()) {
 	n.file("hold.stop", "")
-	return func() {
-		if err := os.Remove(n.path("hold.stop")); err != nil {
-			n.t.Error(err)
-		}
-	}
+	return func() { n.remove("hold.stop") }
+}
+
+// slurmd that takes longer to end than its stop may take is no fault of the node.
+func TestSlowStopOfSlurmd(t *testing.T) {
+	b := newFakeBroker(t)
+	n := newFakeNode(t, b.address)
+	n.config.Slurmd.StopTimeout = 300 * time.Millisecond
+	b.setDesired(desiredStock(1))
+	n.up()
+	b.slurmd(true, 1)
+	release := blockingStop(n)
+	w := b.setDesired(desiredSwitch(mitgcm(b), 7))
+	n.until("the stop that is not done", func() bool { return strings.Contains(n.logs.String(), "not done within 300ms") })
+	release()
+	b.report(w.Generation, executing)
+	n.until("the kexec", func() bool { return n.exists("executed") })
+	b.never(failed)
 }
 
 func TestKexecThatReturns(t *testing.T) {

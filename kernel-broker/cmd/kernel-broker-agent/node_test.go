@@ -40,7 +40,7 @@ type fakeNode struct {
 }
 
 // kexecScript loads by copying, and boots by writing the new kernel's files. An image's first line is its build id.
-// Files named like faults make it fail; kexec.log records its arguments.
+// Files named like faults make it fail, hold.load holds a load up; kexec.log records its arguments.
 const kexecScript = `#!/bin/sh
 cd "$DIR" || exit 9
 echo "$*" >>kexec.log
@@ -57,6 +57,7 @@ while [ $# -gt 0 ]; do
 done
 case $op in
 load)
+	while [ -e hold.load ]; do sleep 0.02; done
 	[ ! -e fault.load ] || { cat fault.load >&2; exit 255; }
 	[ -z "$initrd" ] || [ -r "$initrd" ] || exit 8
 	cp "$image" loaded.image && printf '%s\n' "$line" >loaded.line || exit 7
@@ -208,6 +209,13 @@ func (n *fakeNode) kexecs() {
 func (n *fakeNode) power() {
 	n.file("proc/cmdline", "root=/dev/vda ro quiet console=ttyS0\n")
 	n.booted(stockBuild)
+}
+
+func (n *fakeNode) remove(name string) {
+	n.t.Helper()
+	if err := os.Remove(n.path(name)); err != nil {
+		n.t.Error(err)
+	}
 }
 
 func (n *fakeNode) exists(name string) bool {

@@ -72,6 +72,13 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if c.Slurmd.Scontrol != "" {
 		awaited = func(ctx context.Context) (bool, error) { return slurmd.Awaited(ctx, c.Slurmd.Scontrol, c.Node) }
 	}
+	daemon := &slurmd.Slurmd{
+		StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
+		StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
+	}
+	if err := daemon.DropClaim(); err != nil {
+		log.Error("a start of slurmd by others may report a boot", "error", err)
+	}
 	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys,
 		Shutdown: kexec.Shutdown{Before: c.Kexec.Before, Limit: c.Kexec.BeforeTimeout, Command: c.Kexec.Execute}}
 	node, err = agent.New(agent.Parts{
@@ -82,11 +89,8 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 			Keep: kexec.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd, Proc: c.Proc,
 			Topology: func() (kb.Topology, error) { return inventory.Topology(c.Sys) },
 		},
-		Settle: func(ctx context.Context) { keeper.Settle(ctx, c.Profiling.Settle) },
-		Slurmd: &slurmd.Slurmd{
-			StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
-			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
-		},
+		Settle:    func(ctx context.Context) { keeper.Settle(ctx, c.Profiling.Settle) },
+		Slurmd:    daemon,
 		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited, Reboot: agent.RebootBy(c.Reboot.Command), Sync: syscall.Sync, Log: log,
 		Alive: func(connected bool) {
 			service.Alive()

@@ -21,6 +21,7 @@
 #define KERNEL_BROKER_LIVE_H
 
 #include <errno.h>
+#include <langinfo.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,16 +255,46 @@ static inline const char *kb_live_element(const char *at, const char *selector,
 	}
 }
 
+/* Longer than any number of the agent's. */
+#define KB_LIVE_DIGITS 63
+
+/*
+ * Reads the number that begins here, which strtod does only with the decimal
+ * point of the program's locale; -1 and EINVAL if it is none.
+ */
+static inline int kb_live_double(const char *at, double *value)
+{
+	size_t size = strspn(at, "+-.0123456789eE");
+	const char *dot = (const char *)memchr(at, '.', size);
+	size_t whole = dot ? (size_t)(dot - at) : size;
+	char text[KB_LIVE_DIGITS + 32];
+	char *end = text;
+	double number = 0;
+
+	if (size <= KB_LIVE_DIGITS &&
+	    (!at[size] || strchr(" \t\r\n,]}", at[size]))) {
+		snprintf(text, sizeof(text), "%.*s%s%.*s", (int)whole, at,
+			 dot ? nl_langinfo(RADIXCHAR) : "",
+			 dot ? (int)(size - whole - 1) : 0, dot ? dot + 1 : "");
+		number = strtod(text, &end);
+	}
+	if (end == text || *end) {
+		errno = EINVAL;
+		return -1;
+	}
+	*value = number;
+	return 0;
+}
+
 /*
  * Finds a number in a line: names of an object's keys with dots between them, and
  * [N] or [key=text] for an array's elements. 0, or -1: ENOENT where there is
- * none.
+ * none, EINVAL where it is not whole.
  */
 static inline int kb_live_number(const char *line, const char *path,
 				 double *value)
 {
 	const char *at = line;
-	char *end;
 
 	while (at && *path) {
 		size_t length;
@@ -288,8 +319,7 @@ static inline int kb_live_number(const char *line, const char *path,
 		errno = ENOENT;
 		return -1;
 	}
-	*value = strtod(at, &end);
-	return 0;
+	return kb_live_double(at, value);
 }
 
 #endif

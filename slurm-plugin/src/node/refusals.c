@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,6 +13,7 @@
 #include "node/nodestate.h"
 
 #define TEMPORARY "." REFUSALS_FILE ".new"
+#define LOCK "." REFUSALS_FILE ".lock"
 #define LINE_MAX_SIZE (BOOT_ID_LENGTH + REFUSAL_CAUSE_MAX + 80)
 #define TEXT_SIZE ((REFUSALS_MAX + 1) * LINE_MAX_SIZE)
 #define LOCK_TRIES 20
@@ -44,17 +44,43 @@ static int open_folder(const char *node_state)
 	return -1;
 }
 
-/* Several prologs may run at once; none waits for longer than a second. */
-static bool lock(int folder)
+/* A file of its own: any user can lock the folder, which all can read. */
+static int open_lock(int folder)
 {
+	struct stat st;
+	int fd = openat(folder, LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+			0600);
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	    st.st_uid == geteuid())
+		return fd;
+	close(fd);
+	errno = EPERM;
+	return -1;
+}
+
+/*
+ * Several prologs may run at once; none waits for longer than a second. The
+ * lock ends with the descriptor; -1 and errno if there is none.
+ */
+static int lock(int folder)
+{
+	int fd = open_lock(folder);
+
+	if (fd < 0)
+		return -1;
 	for (int i = 0; i < LOCK_TRIES; i++) {
-		if (flock(folder, LOCK_EX | LOCK_NB) == 0)
-			return true;
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return fd;
 		if (errno != EWOULDBLOCK && errno != EINTR)
-			return false;
+			break;
 		usleep(LOCK_PAUSE_US);
 	}
-	return false;
+	close(fd);
+	errno = EAGAIN;
+	return -1;
 }
 
 /* What is there, without what is no whole line; a file that is odd is none. */
@@ -145,17 +171,21 @@ int refusals_add(const char *node_state, const struct refusal *refusal)
 	const char *begin;
 	size_t size;
 	int rc;
+	int locked;
 	int folder = open_folder(node_state);
 
 	if (folder < 0)
 		return errno;
-	if (!lock(folder)) {
+	locked = lock(folder);
+	if (locked < 0) {
+		rc = errno;
 		close(folder);
-		return EAGAIN;
+		return rc;
 	}
 	size = append(text, read_old(folder, text), refusal);
 	begin = newest(text, size);
 	rc = replace(folder, begin, size - (size_t)(begin - text));
+	close(locked);
 	close(folder);
 	return rc;
 }
