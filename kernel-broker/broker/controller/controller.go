@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,7 @@ type Controller struct {
 	slurmBoot string
 	gateLeft  map[string]string    // drains that stay, by node
 	resets    map[string]time.Time // done, by the token of the boot that they end
+	reboots   map[string]time.Time // when Slurm began to boot nodes that are to be reset for it
 	damaged   map[string]string    // images of stock, by digest
 	// restored is when Slurm was last told what an administrator said of a node.
 	restored  map[string]time.Time
@@ -77,7 +79,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		clock: o.Clock,
 		begin: o.Clock.Now(), o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		waiting: map[uint32]*queuePosition{}, positions: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, gateLeft: map[string]string{}, oversized: map[string]string{}, damaged: map[string]string{}, restored: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
+		waiting: map[uint32]*queuePosition{}, positions: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, reboots: map[string]time.Time{}, gateLeft: map[string]string{}, oversized: map[string]string{}, damaged: map[string]string{}, restored: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), wakePoll: make(chan struct{}, 1), pace: newPace(),
 	}
 	c.comments = semaphore.NewWeighted(commentsAtOnce)
@@ -287,7 +289,7 @@ func (c *Controller) pass(ctx context.Context) error {
 			s.agent.Ending, s.query = 0, 0
 		}
 	}
-	for _, action := range append(out.Actions, c.damagedLocked(in.Now)...) {
+	for _, action := range slices.Concat(out.Actions, c.damagedLocked(in.Now), c.rebootsLocked(in.Now)) {
 		c.actions.submit(action)
 	}
 	c.notifyLocked(out)
