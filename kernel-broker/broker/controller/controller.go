@@ -42,6 +42,7 @@ type Controller struct {
 	counted      map[string]bool
 	lastComments map[kb.JobID]string
 	held         map[kb.JobID]plan.Hold // holds that are looked after
+	told         map[kb.JobID]bool      // those of them that slurmctld has been told of by this broker
 	// slurmBoot names the slurmctld that answered, while there are holds.
 	slurmBoot string
 	gateLeft  map[string]string    // drains that stay, by node
@@ -79,7 +80,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		clock: o.Clock,
 		begin: o.Clock.Now(), o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		waiting: map[uint32]*queuePosition{}, positions: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, reboots: map[string]time.Time{}, gateLeft: map[string]string{}, oversized: map[string]string{}, damaged: map[string]string{}, restored: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
+		waiting: map[uint32]*queuePosition{}, positions: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, told: map[kb.JobID]bool{}, resets: map[string]time.Time{}, reboots: map[string]time.Time{}, gateLeft: map[string]string{}, oversized: map[string]string{}, damaged: map[string]string{}, restored: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), wakePoll: make(chan struct{}, 1), pace: newPace(),
 	}
 	c.comments = semaphore.NewWeighted(commentsAtOnce)

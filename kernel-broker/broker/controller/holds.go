@@ -83,6 +83,7 @@ func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held[id] = plan.Hold{Since: c.clock.Now(), Boot: boot}
+	c.told[id] = true
 	c.wakeLocked(id)
 	return nil
 }
@@ -92,6 +93,7 @@ func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) er
 func (c *Controller) keepHoldsLocked(ctx context.Context, held map[kb.JobID]plan.Hold) {
 	same := maps.EqualFunc(held, c.held, func(a, b plan.Hold) bool { return a.Boot == b.Boot })
 	c.held = held
+	maps.DeleteFunc(c.told, func(id kb.JobID, _ bool) bool { _, kept := held[id]; return !kept })
 	if same {
 		return
 	}
