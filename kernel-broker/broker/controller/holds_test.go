@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -99,5 +100,46 @@ func TestAHoldOnRecordIsNotTold(t *testing.T) {
 			t.Error("the hook ends before the job is held")
 		}
 		cancel() // which closes the channel
+	}
+}
+
+// slurmHolds runs something while slurmctld is told of a hold.
+type slurmHolds struct {
+	*fakeSlurm
+	during func(reference string)
+}
+
+func (s slurmHolds) Hold(ctx context.Context, reference string) error {
+	s.during(reference)
+	return s.fakeSlurm.Hold(ctx, reference)
+}
+
+// Holds at the same time are all on record, and one that slurmctld refuses is not.
+func TestHoldsAtTheSameTimeAreRecorded(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		f, _ := bare(t)
+		want := 2
+		if refused {
+			f.slurm.refuse["hold 8"] = 1
+			want = 1
+		}
+		f.c.o.Slurm = slurmHolds{f.slurm, func(reference string) {
+			if reference != "8" {
+				return
+			}
+			if err := f.c.hold(t.Context(), kb.JobID{Job: 9}, "9"); err != nil {
+				t.Error(err)
+			}
+		}}
+		if err := f.c.hold(t.Context(), kb.JobID{Job: 8}, "8"); (err != nil) != refused {
+			t.Error(err)
+		}
+		f.c.mu.Lock()
+		f.c.keepHoldsLocked(t.Context(), maps.Clone(f.c.held))
+		f.c.mu.Unlock()
+		held, err := f.c.records.loadHolds(t.Context())
+		if err != nil || len(held) != want || held[kb.JobID{Job: 9}].Boot != "one" {
+			t.Errorf("refused %t: %v, %v", refused, held, err)
+		}
 	}
 }
