@@ -225,19 +225,39 @@ func (c *Controller) endingLocked() bool {
 	return false
 }
 
-// busyLocked reports whether a change in slurmctld is waited for.
+// busyTime is how long a change in slurmctld is expected soon. What takes longer, such as the return of a dead node, may take
+// days, and is seen soon enough by a poll of an idle broker.
+const busyTime = 15 * time.Minute
+
+// busyLocked reports whether a change in slurmctld is expected soon.
 func (c *Controller) busyLocked() bool {
+	recent := func(t time.Time) bool { return c.clock.Now().Sub(t) < busyTime }
 	for _, a := range c.records.allocs {
-		if a.Phase != kb.PhaseReady || !a.Seen {
+		if (a.Phase != kb.PhaseReady || !a.Seen) && recent(a.Since) {
 			return true
 		}
 	}
 	for name, n := range c.records.nodes {
-		if n.Waiting || n.Pending != nil || n.KeptFor != "" || n.OutOfService != nil || n.Reboot != nil || n.SlurmdHeld && c.sessions[name] != nil {
+		if n.Waiting && recent(n.SlurmdNotBefore) || n.Pending != nil || n.KeptFor != "" {
+			return true
+		}
+		if s := c.sessions[name]; s != nil && nodeBusy(n, s.agent, recent) {
 			return true
 		}
 	}
 	return len(c.held) > 0 || c.actions.underWay() || c.endingLocked()
+}
+
+// nodeBusy reports whether Slurm is to be told soon what an administrator said of a node, or boots it. A job on the node
+// comes first.
+func nodeBusy(n *kb.Node, agent plan.Agent, recent func(time.Time) bool) bool {
+	switch {
+	case n.SlurmdHeld:
+		return recent(agent.Since)
+	case !n.Owner.IsZero():
+		return false
+	}
+	return n.OutOfService != nil && recent(agent.Since) || n.Reboot != nil && recent(n.Reboot.At)
 }
 
 // pass decides once, commits, and has it done.
