@@ -51,10 +51,11 @@ type SlurmDemand struct {
 // Partitions that the job may run in.
 func (j SlurmJob) Partitions() []string { return strings.Split(j.Partition, ",") }
 
-// Holds reports whether the job has its nodes and has not begun to end.
+// Holds reports whether the job has its nodes and has not begun to end. STAGE_OUT is shown once its epilogs are over and
+// other jobs may have the nodes; until then the job is COMPLETING.
 func (j SlurmJob) Holds() bool {
 	switch j.State {
-	case "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING":
+	case "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING":
 		return true
 	}
 	return false

@@ -3,6 +3,8 @@
 package controller
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,6 +26,53 @@ func TestClockGoesByWhatHasPassed(t *testing.T) {
 	}
 	if now := NewClock().Now(); now != now.Round(0) || time.Since(now).Abs() > time.Minute {
 		t.Errorf("a new clock shows %v", now)
+	}
+}
+
+// times has something done with every time of a record, by its name.
+func times(v reflect.Value, name string, do func(name string, at *time.Time)) {
+	if at, is := v.Addr().Interface().(*time.Time); is {
+		do(name, at)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		times(v.Elem(), name, do)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			times(v.Field(i), name+"."+v.Type().Field(i).Name, do)
+		}
+	}
+}
+
+// No time of a record that decisions hang on stays in the future, whichever it is.
+func TestNoTimeOfARecordStaysAhead(t *testing.T) {
+	now := time.Now()
+	limits := plan.Defaults()
+	far := now.Add(48 * time.Hour)
+	most := now.Add(max(limits.RegisterDelay, limits.KeepLimit, plan.RetryPause))
+	// Nothing is decided by these.
+	shown := []string{"node.Boot.BootedAt", "node.Failure.At"}
+	n, a := &kb.Node{Name: "n1"}, &kb.Allocation{ID: kb.JobID{Job: 7}}
+	all := map[string]reflect.Value{"node": reflect.ValueOf(n).Elem(), "allocation": reflect.ValueOf(a).Elem()}
+	set := 0
+	for name, v := range all {
+		times(v, name, func(_ string, at *time.Time) { *at = far; set++ })
+	}
+	r := &records{nodes: map[string]*kb.Node{"n1": n}, allocs: map[kb.JobID]*kb.Allocation{a.ID: a}}
+	r.rebase(now, limits)
+	for name, v := range all {
+		times(v, name, func(name string, at *time.Time) {
+			if at.After(most) && !slices.Contains(shown, name) {
+				t.Errorf("%s is %v ahead", name, at.Sub(now))
+			}
+		})
+	}
+	if set < 15 {
+		t.Errorf("only %d times found", set)
 	}
 }
 

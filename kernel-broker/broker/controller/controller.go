@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,10 +42,12 @@ type Controller struct {
 	counted      map[string]bool
 	lastComments map[kb.JobID]string
 	held         map[kb.JobID]plan.Hold // holds that are looked after
+	told         map[kb.JobID]bool      // those of them that slurmctld has been told of by this broker
 	// slurmBoot names the slurmctld that answered, while there are holds.
 	slurmBoot string
 	gateLeft  map[string]string    // drains that stay, by node
 	resets    map[string]time.Time // done, by the token of the boot that they end
+	reboots   map[string]time.Time // when Slurm began to boot nodes that are to be reset for it
 	damaged   map[string]string    // images of stock, by digest
 	// restored is when Slurm was last told what an administrator said of a node.
 	restored  map[string]time.Time
@@ -77,7 +80,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		clock: o.Clock,
 		begin: o.Clock.Now(), o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		waiting: map[uint32]*queuePosition{}, positions: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, gateLeft: map[string]string{}, oversized: map[string]string{}, damaged: map[string]string{}, restored: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
+		waiting: map[uint32]*queuePosition{}, positions: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, told: map[kb.JobID]bool{}, resets: map[string]time.Time{}, reboots: map[string]time.Time{}, gateLeft: map[string]string{}, oversized: map[string]string{}, damaged: map[string]string{}, restored: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), wakePoll: make(chan struct{}, 1), pace: newPace(),
 	}
 	c.comments = semaphore.NewWeighted(commentsAtOnce)
@@ -222,19 +225,39 @@ func (c *Controller) endingLocked() bool {
 	return false
 }
 
-// busyLocked reports whether a change in slurmctld is waited for.
+// busyTime is how long a change in slurmctld is expected soon. What takes longer, such as the return of a dead node, may take
+// days, and is seen soon enough by a poll of an idle broker.
+const busyTime = 15 * time.Minute
+
+// busyLocked reports whether a change in slurmctld is expected soon.
 func (c *Controller) busyLocked() bool {
+	recent := func(t time.Time) bool { return c.clock.Now().Sub(t) < busyTime }
 	for _, a := range c.records.allocs {
-		if a.Phase != kb.PhaseReady || !a.Seen {
+		if (a.Phase != kb.PhaseReady || !a.Seen) && recent(a.Since) {
 			return true
 		}
 	}
 	for name, n := range c.records.nodes {
-		if n.Waiting || n.Pending != nil || n.KeptFor != "" || n.OutOfService != nil || n.Reboot != nil || n.SlurmdHeld && c.sessions[name] != nil {
+		if n.Waiting && recent(n.SlurmdNotBefore) || n.Pending != nil || n.KeptFor != "" {
+			return true
+		}
+		if s := c.sessions[name]; s != nil && nodeBusy(n, s.agent, recent) {
 			return true
 		}
 	}
 	return len(c.held) > 0 || c.actions.underWay() || c.endingLocked()
+}
+
+// nodeBusy reports whether Slurm is to be told soon what an administrator said of a node, or boots it. A job on the node
+// comes first.
+func nodeBusy(n *kb.Node, agent plan.Agent, recent func(time.Time) bool) bool {
+	switch {
+	case n.SlurmdHeld:
+		return recent(agent.Since)
+	case !n.Owner.IsZero():
+		return false
+	}
+	return n.OutOfService != nil && recent(agent.Since) || n.Reboot != nil && recent(n.Reboot.At)
 }
 
 // pass decides once, commits, and has it done.
@@ -287,7 +310,7 @@ func (c *Controller) pass(ctx context.Context) error {
 			s.agent.Ending, s.query = 0, 0
 		}
 	}
-	for _, action := range append(out.Actions, c.damagedLocked(in.Now)...) {
+	for _, action := range slices.Concat(out.Actions, c.damagedLocked(in.Now), c.rebootsLocked(in.Now)) {
 		c.actions.submit(action)
 	}
 	c.notifyLocked(out)

@@ -404,3 +404,13 @@ func TestProgressEndsWithItsCaller(t *testing.T) {
 		t.Errorf("the switch ended with its caller: %s", f.phase(7))
 	}
 }
+
+// A job that is staged out does not share its nodes with the next one.
+func TestNodesOfAJobThatIsStagedOut(t *testing.T) {
+	for state, shared := range map[string]bool{"RUNNING": true, "STAGE_OUT": false} {
+		view := kb.SlurmView{Jobs: map[uint32]kb.SlurmJob{6: {ID: 6, Reference: "6", State: state, Nodes: []string{"n1"}}}}
+		if err := alone(view, kb.JobID{Job: 7}, []string{"n1"}); (err != nil) != shared {
+			t.Errorf("%s: %v", state, err)
+		}
+	}
+}

@@ -95,7 +95,7 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (JobProgress, er
 	}
 	// A job to be held is held before its hook may end the prolog: slurmctld
 	// would requeue it first. Then the sooner the better: see plan.HoldForUser.
-	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && c.held[id].Since.IsZero() {
+	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && !c.told[id] {
 		p.Phase = kb.PhaseSwitching
 	}
 	if c.restoresLocked(a) {

@@ -35,6 +35,7 @@ const (
 	maxQueue   = 1024
 	quietTime  = 700 * time.Millisecond
 	maxBackoff = 15 * time.Second
+	remembered = time.Minute
 )
 
 // Classes of actions, each with workers of its own: however many nodes hang at
@@ -182,12 +183,16 @@ func (e *executor) do(ctx context.Context, a plan.Action) {
 		c.log.Info("action done", "action", string(a.Kind), "node", a.Node, "nodes", a.Nodes, "job", a.Reference, "text", a.Text)
 	}
 	e.again[key] = time.Now().Add(pause)
-	if len(e.again) > 8*maxQueue {
-		for k, t := range e.again {
-			if time.Now().After(t) {
-				delete(e.again, k)
-			}
+	e.forget()
+	c.pollNow()
+}
+
+// forget drops what was last done or tried a while ago: another failure of the same action is then a new one.
+func (e *executor) forget() {
+	for key, t := range e.again {
+		if time.Since(t) > remembered {
+			delete(e.again, key)
+			delete(e.failed, key)
 		}
 	}
-	c.pollNow()
 }

@@ -175,6 +175,27 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+// What failed long ago is forgotten, and makes no pause longer. A failure of a moment ago is not.
+func TestOldFailuresAreForgotten(t *testing.T) {
+	f, e := bare(t)
+	f.slurm.refuse["hold"] = 100
+	old := plan.Action{Kind: plan.HoldJob, Job: kb.JobID{Job: 7}, Reference: "7"}
+	late := plan.Action{Kind: plan.HoldJob, Job: kb.JobID{Job: 8}, Reference: "8"}
+	for range 4 {
+		for _, a := range []plan.Action{old, late} {
+			delete(e.again, a.Key())
+			e.submit(a)
+		}
+		e.drain(t)
+	}
+	e.again[old.Key()] = time.Now().Add(-2 * time.Minute)
+	e.submit(plan.Action{Kind: plan.CommentJob, Reference: "9", Text: "words"})
+	e.drain(t)
+	if _, has := e.again[old.Key()]; has || e.failed[old.Key()] != 0 || e.failed[late.Key()] != 4 {
+		t.Errorf("failed %v, again %v", e.failed, e.again)
+	}
+}
+
 // A full queue drops what comes, and forgets nothing that it dropped.
 func TestFullQueue(t *testing.T) {
 	f, e := bare(t)

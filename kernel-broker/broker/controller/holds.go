@@ -71,20 +71,27 @@ func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) er
 		c.log.Warn("slurmctld not asked when it started, a hold that it forgets is lost", "job", reference, "error", err)
 	}
 	c.mu.Lock()
+	before, was := c.held[id]
 	held := maps.Clone(c.held)
 	held[id] = plan.Hold{Since: c.clock.Now(), Boot: boot}
-	if err := c.records.saveHolds(ctx, held); err != nil {
-		c.log.Warn("hold not recorded", "job", reference, "error", err)
-	}
+	c.keepHoldsLocked(ctx, held)
 	c.mu.Unlock()
-	if err := c.o.Slurm.Hold(ctx, reference); err != nil {
-		return err
-	}
+	err = c.o.Slurm.Hold(ctx, reference)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held[id] = plan.Hold{Since: c.clock.Now(), Boot: boot}
-	c.wakeLocked(id)
-	return nil
+	held = maps.Clone(c.held) // other holds have begun or ended meanwhile
+	switch {
+	case err == nil:
+		held[id] = plan.Hold{Since: c.clock.Now(), Boot: boot}
+		c.told[id] = true
+		c.wakeLocked(id)
+	case was:
+		held[id] = before
+	default:
+		delete(held, id)
+	}
+	c.keepHoldsLocked(ctx, held)
+	return err
 }
 
 // keepHoldsLocked takes in which holds are to be looked after further. What is
@@ -92,6 +99,7 @@ func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) er
 func (c *Controller) keepHoldsLocked(ctx context.Context, held map[kb.JobID]plan.Hold) {
 	same := maps.EqualFunc(held, c.held, func(a, b plan.Hold) bool { return a.Boot == b.Boot })
 	c.held = held
+	maps.DeleteFunc(c.told, func(id kb.JobID, _ bool) bool { _, kept := held[id]; return !kept })
 	if same {
 		return
 	}

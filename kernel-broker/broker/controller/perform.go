@@ -85,7 +85,7 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.CheckImage:
 		return e.c.checkImage(ctx, a.Text)
 	case plan.RebootNode:
-		return e.c.o.Reset.Reset(ctx, a.Node)
+		return e.reboot(ctx, a.Node)
 	case plan.CountFault:
 		return e.countFault(ctx, a)
 	case plan.UndoGate:

@@ -4,7 +4,11 @@ package controller
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
@@ -22,16 +26,65 @@ func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram 
 	defer c.mu.Unlock()
 	var others []string
 	for _, name := range nodes {
-		n, s := c.records.nodes[name], view.Nodes[name]
-		off := n != nil && n.Off != ""
-		begun := s.RebootIssued() && s.Free() && (n == nil || n.Pending == nil)
-		if c.sessions[name] != nil || !off && (!begun || !plan.AdministratorReboots(n, s)) {
+		if !c.leftToSiteLocked(name, view.Nodes[name]) {
 			continue
 		}
 		others = append(others, name)
 		if !hasProgram && c.o.Reset != nil {
-			c.actions.submit(plan.Action{Kind: plan.RebootNode, Node: name, Text: "Slurm wants it booted, and it has no agent"})
+			c.reboots[name] = c.clock.Now()
 		}
 	}
+	c.kickLocked()
 	return others, nil
+}
+
+// leftToSiteLocked reports whether Slurm has begun to boot a node that no agent boots.
+func (c *Controller) leftToSiteLocked(name string, s kb.SlurmNode) bool {
+	n := c.records.nodes[name]
+	off := n != nil && n.Off != ""
+	begun := s.RebootIssued() && s.Free() && (n == nil || n.Pending == nil)
+	return c.sessions[name] == nil && (off || begun && plan.AdministratorReboots(n, s))
+}
+
+// rebootsLocked asks for the resets of nodes that are left to the site until they are done, or Slurm waits no more. An
+// agent that was there a moment ago, or may not have come yet to a broker that has just begun, boots its node itself.
+func (c *Controller) rebootsLocked(now time.Time) (reboots []plan.Action) {
+	maps.DeleteFunc(c.reboots, func(name string, asked time.Time) bool {
+		return c.view.At.After(asked) && !c.view.Nodes[name].Waiting()
+	})
+	for _, name := range slices.Sorted(maps.Keys(c.reboots)) {
+		if lost, was := c.lost[name]; was && now.Sub(lost) < firstWords {
+			continue
+		}
+		reboots = append(reboots, plan.Action{Kind: plan.RebootNode, Node: name, Text: "Slurm wants it booted, and it has no agent"})
+	}
+	return reboots
+}
+
+// reboot resets a node that is left to the site. That may have waited for a while: a node that an agent came from, or
+// whose boot Slurm waits for no more, may have a job.
+func (e *executor) reboot(ctx context.Context, node string) error {
+	c := e.c
+	nodes, err := c.o.Slurm.Nodes(ctx, []string{node})
+	if err != nil {
+		return err
+	}
+	s := nodes[node]
+	c.mu.Lock()
+	asked, wanted := c.reboots[node]
+	due := wanted && s.Waiting() && c.leftToSiteLocked(node, s) && !c.lost[node].After(asked)
+	if !due {
+		delete(c.reboots, node)
+	}
+	c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if err := c.o.Reset.Reset(ctx, node); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.reboots, node)
+	return nil
 }

@@ -3,9 +3,11 @@
 package controller
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -47,5 +49,88 @@ func TestNoteReboot(t *testing.T) {
 			slices.Sort(resets)
 			return slices.Equal(resets, []string{"m1", "m4"})
 		})
+	}
+}
+
+// rebooted notes that slurmctld begins to boot nodes, which an administrator asked it for.
+func (f *fixture) rebooted(names ...string) {
+	f.t.Helper()
+	for _, name := range names {
+		f.slurm.node(name, "DOWN+DRAIN+REBOOT_ISSUED", "kernel update : reboot issued")
+	}
+	if _, err := f.c.NoteReboot(f.t.Context(), names, false); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) reboots() int {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	return len(f.c.reboots)
+}
+
+// A node that has waited for its reset until somebody else booted it, and has a job by now, is left alone.
+func TestRebootSparesANodeThatCameUp(t *testing.T) {
+	f := newFixture(t)
+	begun, end := make(chan string, 10), make(chan struct{})
+	f.reset = func(node string) error { begun <- node; <-end; return nil }
+	f.start()
+	f.rebooted("m1", "m2", "m3", "m4", "m5")
+	until(t, "resets", func() bool { return len(begun) == maxWorkers[resets] })
+	f.slurm.node("m5", "ALLOCATED", "")
+	close(end)
+	until(t, "nothing is left to do", func() bool { return f.reboots() == 0 })
+	if len(begun) != maxWorkers[resets] {
+		t.Errorf("%d resets", len(begun))
+	}
+}
+
+// A reset that fails is tried again for as long as Slurm waits for the boot.
+func TestRebootThatFails(t *testing.T) {
+	f := newFixture(t)
+	tries := make(chan string, 10)
+	f.reset = func(node string) error {
+		if tries <- node; len(tries) == 1 {
+			return errors.New("no answer")
+		}
+		return nil
+	}
+	f.start()
+	f.rebooted("m1")
+	until(t, "nothing is left to do", func() bool { return f.reboots() == 0 })
+	if len(tries) != 2 {
+		t.Errorf("%d resets", len(tries))
+	}
+}
+
+// An agent has a moment to come to a broker that has just begun: it reboots its node itself.
+func TestRebootWaitsForAgents(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		f := newFixture(t)
+		done := make(chan string, 10)
+		f.reset = func(node string) error { done <- node; return nil }
+		f.start()
+		f.attach("n1", "stock", "", bootOne)
+		until(t, "n1 is known", func() bool { v, err := f.c.Node("n1"); return err == nil && v.Node.Boot.BootID == bootOne })
+		f.restart()
+		f.rebooted("n1")
+		time.Sleep(50 * time.Millisecond)
+		if len(done) > 0 || f.reboots() != 1 {
+			t.Fatalf("%d resets", len(done))
+		}
+		if comes {
+			f.attach("n1", "stock", "", bootOne).Detach() // it reboots its node
+		}
+		f.c.mu.Lock()
+		f.c.lost["n1"] = f.c.lost["n1"].Add(-firstWords)
+		if at := f.c.reboots["n1"]; comes {
+			f.c.reboots["n1"] = at.Add(-firstWords)
+		}
+		f.c.mu.Unlock()
+		until(t, "nothing is left to do", func() bool { return f.reboots() == 0 })
+		if reset := len(done) > 0; reset == comes {
+			t.Errorf("its agent comes: %t, reset: %t", comes, reset)
+		}
+		f.stop()
 	}
 }

@@ -115,12 +115,13 @@ func (s *simSlurm) drain(n *simSlurmNode, reason string) {
 
 func (s *simSlurm) reserve(a plan.Action) error {
 	j := s.find(a.Reference)
-	if _, have := s.reservations[a.Text]; have {
+	have, exists := s.reservations[a.Text]
+	if exists && !slices.Equal(have.nodes, a.Nodes) {
 		return fmt.Errorf("reservation %s exists", a.Text)
 	}
-	for _, r := range s.reservations {
+	for other, r := range s.reservations {
 		for _, name := range a.Nodes {
-			if slices.Contains(r.nodes, name) {
+			if other != a.Text && slices.Contains(r.nodes, name) {
 				return fmt.Errorf("node %s is reserved", name)
 			}
 		}

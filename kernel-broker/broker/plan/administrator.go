@@ -210,9 +210,9 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 			n.KnownBoot = n.Boot.BootID
 		}
 		said.BootID, said.Asked = n.Boot.BootID, false
-	case agent.Slurmd.Running && !s.RebootAsked():
+	case agent.Slurmd.Running && !s.RebootAsked() && !said.Asked:
 		said.BootID = n.Boot.BootID // Slurm has the boot, and still says so
-	case s.RebootAsked() || said.BootID != n.Boot.BootID:
+	case s.RebootAsked() || said.Asked || said.BootID != n.Boot.BootID:
 		n.SlurmdHeld = true
 		if agent.Connected && !agent.Slurmd.Running {
 			said.Asked = true

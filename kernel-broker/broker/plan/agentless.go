@@ -25,6 +25,8 @@ func (d *decision) endWait(n *kb.Node) {
 	switch {
 	case managed(n), known && (!s.Waiting() || s.RebootIssued()):
 		n.Refused = kb.JobID{}
+	case known && s.Foreign():
+		// Ending the wait would end the drain, too. ResumeTimeout ends the wait, and the drain stays.
 	case !known || s.Free():
 		d.act(Action{Kind: EndWait, Node: n.Name})
 	}

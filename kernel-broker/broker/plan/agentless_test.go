@@ -14,6 +14,7 @@ import (
 func TestWaitOfANodeWithoutAgent(t *testing.T) {
 	for _, c := range []struct {
 		name, state string
+		reason      string
 		job         string // of the job that was refused
 		other       bool   // no job was refused
 		ended, over bool
@@ -24,6 +25,8 @@ func TestWaitOfANodeWithoutAgent(t *testing.T) {
 		{name: "the node is hidden", ended: true},
 		{name: "another job has it", state: "ALLOCATED+POWERING_UP"},
 		{name: "an administrator's boot", state: "DOWN+REBOOT_ISSUED", over: true},
+		{name: "an administrator drained it", state: "IDLE+DRAIN+NOT_RESPONDING+POWERING_UP", reason: "bad DIMM"},
+		{name: "it is drained for its boot", state: "IDLE+DRAIN+NOT_RESPONDING+POWERING_UP", reason: "Reboot ASAP", ended: true},
 		{name: "it came up", state: "IDLE", over: true},
 		{name: "nobody was refused", state: "IDLE+POWERING_UP", other: true, over: true},
 	} {
@@ -34,7 +37,7 @@ func TestWaitOfANodeWithoutAgent(t *testing.T) {
 				w.nodes["n3"].Refused = kb.JobID{}
 			}
 			if c.state != "" {
-				w.node("n3", c.state, "")
+				w.node("n3", c.state, c.reason)
 			}
 			if c.job != "" {
 				w.job(7, c.job, true, "n3")

@@ -213,6 +213,10 @@ func (d *decision) failed(a *kb.Allocation) {
 	a.Closed = d.returned(a)
 }
 
+// reasonTime is longer than slurmctld takes to say why a requeued job waits, and than the pause that it would have the job
+// make. With many jobs before it slurmctld may not look at the job for hours.
+const reasonTime = 3 * time.Minute
+
 // again lets a requeued job start at once, where Slurm would have it wait for
 // two minutes. It reports whether nothing is left to do about that. A job that
 // is still leaving its nodes comes back to the queue after that.
@@ -228,7 +232,7 @@ func (d *decision) again(a *kb.Allocation) bool {
 			d.act(Action{Kind: StartJob, Job: a.ID, Reference: j.Reference})
 			return false
 		}
-		if j.ID == a.ID.Job && j.Restart > a.ID.Restart && (j.Reason == "None" || j.Reason == "Cleaning") {
+		if j.ID == a.ID.Job && j.Restart > a.ID.Restart && (j.Reason == "None" || j.Reason == "Cleaning") && d.age(a.Ended) < reasonTime {
 			return false // the reason is still to come
 		}
 	}

@@ -73,3 +73,15 @@ func TestDoneJobWhoseEndSlurmForgot(t *testing.T) {
 		}
 	}
 }
+
+// A job whose burst buffer is staged out has left its nodes.
+func TestJobThatIsStagedOutHasEnded(t *testing.T) {
+	w := running(t)
+	w.job(7, "STAGE_OUT", true, "n1")
+	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+	w.pass(time.Second)
+	actions := w.pass(time.Second)
+	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseReturning || !w.nodes["n1"].Desired.IsStock() || has(actions, CancelJob) {
+		t.Errorf("%s, n1 wants %s, %v", a.Phase, w.nodes["n1"].Desired, actions)
+	}
+}

@@ -140,3 +140,28 @@ func TestAForgottenBootIsMissedOnTheJobsKernel(t *testing.T) {
 		t.Errorf("n1 is %s", w.nodes["n1"].Progress())
 	}
 }
+
+// A job that is to start at once gets a reason in the queue in a moment, or, where many wait, none for hours.
+func TestAJobWithoutAReasonIsNotAwaitedForever(t *testing.T) {
+	for _, c := range []struct {
+		reason      string
+		age         time.Duration
+		over, start bool
+	}{
+		{"None", time.Minute, false, false},
+		{"Cleaning", time.Minute, false, false},
+		{"None", reasonTime + time.Second, true, false},
+		{"Cleaning", reasonTime + time.Second, true, false},
+		{"BeginTime", reasonTime + time.Second, false, true},
+		{"Priority", time.Minute, true, false},
+	} {
+		w := newWorld(t)
+		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: 1, State: "PENDING", Reason: c.reason, Reboot: true}}
+		a := &kb.Allocation{ID: kb.JobID{Job: 7}, Phase: kb.PhaseFailed, Soon: true, Ended: w.now}
+		w.now = w.now.Add(c.age)
+		d := &decision{in: w.input()}
+		if over := d.again(a); over != c.over || has(d.out.Actions, StartJob) != c.start {
+			t.Errorf("%s after %v: over %t, %v", c.reason, c.age, over, d.out.Actions)
+		}
+	}
+}

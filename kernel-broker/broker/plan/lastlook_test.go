@@ -27,6 +27,22 @@ func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
 			if has(actions, RestoreState) != drained || w.nodes["n1"].SlurmdHeld != drained {
 				t.Errorf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
 			}
+			if !drained {
+				return
+			}
+			// The broker is killed after the resume, or the drain fails. A resume may leave the reason.
+			for _, reason := range []string{"", "bad DIMM"} {
+				w.node("n1", "IDLE+NOT_RESPONDING", reason)
+				actions = w.pass(time.Second)
+				n := w.nodes["n1"]
+				if !has(actions, RestoreState) || has(actions, SettleBoot) || n.OutOfService == nil || !n.SlurmdHeld {
+					t.Errorf("half restored, reason %q: held %t, %+v, %v", reason, n.SlurmdHeld, n.OutOfService, actions)
+				}
+			}
+			said(w, "IDLE+DRAIN+NOT_RESPONDING", "bad DIMM")
+			if n := w.nodes["n1"]; n.SlurmdHeld || n.KnownBoot != n.Boot.BootID {
+				t.Errorf("restored: held %t, known boot %q", n.SlurmdHeld, n.KnownBoot)
+			}
 		})
 	}
 }

@@ -169,3 +169,21 @@ func TestKeptNodeThatIsForsaken(t *testing.T) {
 		})
 	}
 }
+
+// A reservation that was made, and to which its job could not be tied, is asked for again: the node stays armed, since
+// without the job nobody uses it.
+func TestReservationWithoutItsJob(t *testing.T) {
+	name := ReservationName("9")
+	for reservation, tied := range map[string]bool{"": false, "other": false, name: true, "other," + name: true} {
+		w := running(t)
+		w.slurm.Queue = []kb.SlurmJob{{ID: 9, Reference: "9", State: "PENDING", Reason: "Resources", NodeCount: 1, User: "alice", Partition: "main",
+			Reboot: true, AdminComment: "kernel-broker: mitgcm requested", Demand: &kb.SlurmDemand{}}}
+		ask(w)
+		w.slurm.Queue[0].Reservation = reservation
+		w.slurm.Reservations = []kb.SlurmReservation{{Name: name, Job: "9", Nodes: []string{"n1"}}}
+		actions := w.pass(time.Second)
+		if w.nodes["n1"].KeptFor != "9" || has(actions, ReserveNodes) == tied || has(actions, Disarm) != tied {
+			t.Errorf("the job asks for %q: %v", reservation, actions)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -61,13 +62,24 @@ func (d *decision) handOver(a *kb.Allocation) bool {
 // ReservationName of the nodes kept for a job.
 func ReservationName(reference string) string { return kb.ReservationPrefix + reference }
 
+// reserved reports whether a kept node has its reservation, and the job it is for is tied to that.
 func (d *decision) reserved(n *kb.Node) bool {
 	for _, r := range d.in.Slurm.Reservations {
 		if r.Job == n.KeptFor && slices.Contains(r.Nodes, n.Name) {
-			return true
+			return d.tied(r)
 		}
 	}
 	return false
+}
+
+// tied reports whether the job of a reservation asks for it, as long as the job waits.
+func (d *decision) tied(r kb.SlurmReservation) bool {
+	for _, j := range d.in.Slurm.Queue {
+		if j.Reference == r.Job {
+			return slices.Contains(strings.Split(j.Reservation, ","), r.Name)
+		}
+	}
+	return true
 }
 
 // waits reports whether a job is still in the queue, and whose it is.

@@ -164,8 +164,13 @@ func (s *story) happen(f []string) {
 		s.agents[f[1]] = a
 	case "reservations":
 		s.slurm.Reservations = nil
-		for _, entry := range f[1:] { // job:node,node
+		for _, entry := range f[1:] { // job:node,node, and the job is tied to them
 			job, nodes, _ := strings.Cut(entry, ":")
+			for i := range s.slurm.Queue {
+				if s.slurm.Queue[i].Reference == job {
+					s.slurm.Queue[i].Reservation = ReservationName(job)
+				}
+			}
 			s.slurm.Reservations = append(s.slurm.Reservations, kb.SlurmReservation{Name: ReservationName(job), Job: job, Nodes: strings.Split(nodes, ",")})
 		}
 	case "counted":

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -189,14 +190,26 @@ func (c *Client) SetNoRequeue(ctx context.Context, reference string) error {
 }
 
 // Reserve reserves nodes for one pending job and ties the job to them. The nodes run its kernel already, so Slurm need
-// not wait for a boot.
+// not wait for a boot. A reservation of these nodes that exists without its job is completed.
 func (c *Client) Reserve(ctx context.Context, name, reference, user string, nodes []string) error {
 	_, _, err := c.run(ctx, c.scontrol, "create", "reservation", "reservationname="+name, "starttime=now",
 		"duration=5", "users="+user, "flags=IGNORE_JOBS", "nodes="+strings.Join(nodes, ","))
-	if err != nil {
+	if err != nil && !c.reserved(ctx, name, nodes, err) {
 		return err
 	}
 	return c.change(ctx, "update", "jobid="+reference, "reservationname="+name, "reboot=no")
+}
+
+// reserved reports whether slurmctld refused to make a reservation that it has.
+func (c *Client) reserved(ctx context.Context, name string, nodes []string, err error) bool {
+	var refused *slurmexec.ExitError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	list, err := c.reservations(ctx)
+	return err == nil && slices.ContainsFunc(list, func(r kb.SlurmReservation) bool {
+		return r.Name == name && slices.Equal(slices.Sorted(slices.Values(r.Nodes)), slices.Sorted(slices.Values(nodes)))
+	})
 }
 
 // DropReservation deletes a reservation. Slurm deletes none that a pending or running job is tied to, so it unties the

@@ -95,6 +95,29 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// A reservation that was made while its job could not be tied to it is completed, if it is of the same nodes.
+func TestReserveCompletesAReservation(t *testing.T) {
+	for _, c := range []struct {
+		nodes, tie string
+		tied, ok   bool
+	}{
+		{"n1", "exit 0", true, true},
+		{"n1", "echo 'Invalid job id specified' >&2; exit 1", true, false},
+		{"n2", "exit 0", false, false},
+	} {
+		script := `case "$*" in
+create*) echo "Reservation name already exists" >&2; exit 1 ;;
+*"show reservation") echo "ReservationName=kernel-broker-12 Nodes=` + c.nodes + ` NodeCnt=1" ;;
+update*) ` + c.tie + ` ;;
+esac`
+		client, log := fake(t, script, "exit 9")
+		err := client.Reserve(t.Context(), "kernel-broker-12", "12", "alice", []string{"n1"})
+		if tied := strings.Contains(log(), "<update>"); (err == nil) != c.ok || tied != c.tied {
+			t.Errorf("of %s, %s: %v\n%s", c.nodes, c.tie, err, log())
+		}
+	}
+}
+
 // Slurm deletes no reservation that a job is tied to. A pending job is set to boot again; a running one cannot be
 // changed.
 func TestDropReservationUntiesItsJob(t *testing.T) {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+)
+
+// slurmctld is looked at often while a change is near, and not for days because of a node that is dead or drained.
+func TestPauseBetweenLooks(t *testing.T) {
+	const short, long = time.Minute, 2 * busyTime
+	allocation := func(phase kb.Phase, age time.Duration) func(*Controller, *kb.Node) {
+		return func(c *Controller, _ *kb.Node) {
+			id := kb.JobID{Job: 7}
+			c.records.allocs[id] = &kb.Allocation{ID: id, Phase: phase, Since: c.clock.Now().Add(-age)}
+		}
+	}
+	node := func(age time.Duration, change func(n *kb.Node, since time.Time)) func(*Controller, *kb.Node) {
+		return func(c *Controller, n *kb.Node) {
+			since := c.clock.Now().Add(-age)
+			c.sessions["n1"] = &Session{controller: c, node: "n1", agent: plan.Agent{Connected: true, Since: since}}
+			change(n, since)
+		}
+	}
+	dead := func(change func(n *kb.Node)) func(*Controller, *kb.Node) {
+		return func(_ *Controller, n *kb.Node) { change(n) }
+	}
+	drained := func(n *kb.Node, _ time.Time) { n.OutOfService = &kb.OutOfService{Reason: "bad DIMM"} }
+	reboots := func(n *kb.Node, since time.Time) { n.Reboot = &kb.Reboot{At: since} }
+	held := func(n *kb.Node, _ time.Time) { n.SlurmdHeld = true }
+	waits := func(n *kb.Node, since time.Time) { n.Waiting, n.SlurmdNotBefore = true, since }
+	owned := func(change func(*kb.Node, time.Time)) func(*kb.Node, time.Time) {
+		return func(n *kb.Node, since time.Time) { change(n, since); n.Owner = kb.JobID{Job: 7} }
+	}
+	for name, c := range map[string]struct {
+		change func(*Controller, *kb.Node)
+		busy   bool
+	}{
+		"nothing":                         {dead(func(*kb.Node) {}), false},
+		"a switch":                        {allocation(kb.PhaseSwitching, short), true},
+		"nodes return":                    {allocation(kb.PhaseReturning, short), true},
+		"a node never returns":            {allocation(kb.PhaseReturning, long), false},
+		"a failed job stays in the queue": {allocation(kb.PhaseFailed, long), false},
+		"a boot that Slurm waits for":     {node(short, waits), true},
+		"it never comes":                  {node(long, waits), false},
+		"a boot":                          {dead(func(n *kb.Node) { n.Pending = &kb.Pending{} }), true},
+		"kept":                            {dead(func(n *kb.Node) { n.KeptFor = "8" }), true},
+		"back, and drained":               {node(short, drained), true},
+		"drained for long":                {node(long, drained), false},
+		"drained under a job":             {node(short, owned(drained)), false},
+		"drained and dead":                {dead(func(n *kb.Node) { drained(n, time.Time{}) }), false},
+		"a reboot":                        {node(short, reboots), true},
+		"a reboot behind a long job":      {node(long, reboots), false},
+		"a reboot behind a job of ours":   {node(short, owned(reboots)), false},
+		"slurmd is held":                  {node(short, held), true},
+		"slurmd is held for long":         {node(long, held), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, _ := bare(t)
+			f.c.o.PollBusy, f.c.o.PollIdle = time.Second, 2*time.Second
+			n := &kb.Node{Name: "n1"}
+			f.c.records.nodes["n1"] = n
+			c.change(f.c, n)
+			if busy := f.c.pauseLocked() == time.Second; busy != c.busy {
+				t.Errorf("busy: %t", busy)
+			}
+		})
+	}
+}
