@@ -88,8 +88,12 @@ func chaosRun(t *testing.T, returnToService int) {
 	begin := time.Now()
 	for n := chaosJobs(t); len(c.jobs) < n; {
 		c.submitOne()
-		for c.waiting() >= 4 {
-			c.disturb()
+		for acts := 1; c.waiting() >= 4; acts++ {
+			if acts%6 == 0 {
+				c.rest()
+			} else {
+				c.disturb()
+			}
 			c.tend()
 		}
 	}
@@ -171,8 +175,19 @@ func (c *chaos) disturb() {
 	c.counts[act.name]++
 	c.t.Logf("%s %s", act.name, node.Name())
 	act.do(node)
-	// A job takes some 20 s: most jobs see one of these, few see several.
+	// A job takes some 20 s: most jobs see one of these, few see several. On a slow machine rest lets them end.
 	time.Sleep(time.Duration(5+c.chance.IntN(20)) * time.Second)
+}
+
+// rest gives jobs that need all nodes the time for which no event leaves them: it ends the administrator's drains, and
+// waits for a job to end, a minute at most.
+func (c *chaos) rest() {
+	c.t.Helper()
+	c.counts["rest"]++
+	c.endDrains()
+	for end := time.Now().Add(time.Minute); c.waiting() >= 4 && time.Now().Before(end); c.tend() {
+		time.Sleep(2 * time.Second)
+	}
 }
 
 func (c *chaos) reset(n lab.Node) {
