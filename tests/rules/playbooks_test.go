@@ -130,3 +130,24 @@ echo ']}'`)
 		p.read("state/" + node + ".upgraded")
 	}
 }
+
+// A user of slurmdbd without the level gets it; one that slurmdbd does not have is added with it.
+func TestBrokerLevel(t *testing.T) {
+	p := newPlaybooks(t)
+	p.program("sacctmgr", `[ "$1" = --noheader ] || { echo "$*" >>"$state/log"; exit; }
+cat "$state/${5#name=}" 2>/dev/null || true`)
+	p.write("state/n2", "None\n", 0o644)
+	p.write("state/n3", "Administrator\n", 0o644)
+	p.write("ansible/level.yml", `- hosts: slurm_nodes
+  gather_facts: false
+  serial: 1
+  tasks:
+    - ansible.builtin.include_role: {name: broker, tasks_from: level}
+      vars: {broker_user: "{{ inventory_hostname }}"}
+`, 0o644)
+	out := p.run("level.yml")
+	want := "--immediate add user n1 account=root adminlevel=Admin\n--immediate modify user n2 set adminlevel=Admin"
+	if got := p.read("state/log"); got != want {
+		t.Errorf("sacctmgr was asked to\n%s\nwant\n%s\n%s", got, want, out)
+	}
+}
