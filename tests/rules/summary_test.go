@@ -56,3 +56,14 @@ func TestSummary(t *testing.T) {
 		})
 	}
 }
+
+// A check that is not told its files fails.
+func TestLintNeedsFiles(t *testing.T) {
+	for _, name := range []string{"shell", "c-format", "yaml", "lua"} {
+		cmd := exec.Command(".ci/lint", "-1", name)
+		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "GIT_DIR=/nonexistent")
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("lint %s passes where git lists no files:\n%s", name, out)
+		}
+	}
+}
