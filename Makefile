@@ -379,7 +379,7 @@ install-factory:
 	install -D -m 0644 -t $(DESTDIR)$(mandir)/man1 kernel-broker/man/kernel-factory.1
 
 install-plugin:
-	$(MAKE) -C slurm-plugin install-plugin DESTDIR=$(abspath $(DESTDIR)) mandir=$(mandir)
+	$(MAKE) -C slurm-plugin install-plugin DESTDIR=$(abspath $(DESTDIR)) mandir=$(mandir) includedir=$(includedir)
 
 # The plugin is for one Slurm release, that of its headers.
 SLURM_INCLUDE ?= /usr/include

@@ -24,18 +24,19 @@ import (
 func (a *app) profileApplyCommand() *cobra.Command {
 	var kernels string
 	var only []string
-	var dryRun bool
+	var dryRun, keepDefault bool
 	var s signature
 	var reason string
 	c := a.command("apply DIR", "Register the profiles of a folder with their kernels", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		if err := s.open(ctx, a); err != nil {
 			return err
 		}
-		return a.profileApply(ctx, args[0], kernels, only, &s, reason, dryRun)
+		return a.profileApply(ctx, args[0], kernels, only, &s, reason, dryRun, keepDefault)
 	})
 	c.Flags().StringVar(&kernels, "kernels", "build/kernels", "`folder` of built kernels")
 	c.Flags().StringSliceVar(&only, "profile", nil, "only these `names`")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
+	c.Flags().BoolVar(&keepDefault, "keep-default", false, "change a default version only to a new version")
 	c.Flags().StringVar(&reason, "reason", "", "`text` for the record")
 	s.flags(c)
 	a.siteFlag(c)
@@ -57,10 +58,17 @@ func (p prepared) path(digest string) string {
 	return ""
 }
 
-func (a *app) profileApply(ctx context.Context, dir, kernels string, only []string, s *signature, reason string, dryRun bool) error {
+func (a *app) profileApply(ctx context.Context, dir, kernels string, only []string, s *signature, reason string, dryRun, keepDefault bool) error {
 	all, err := prepare(dir, kernels, only)
 	if err != nil {
 		return err
+	}
+	if keepDefault {
+		for _, one := range all {
+			if err := a.keepDefault(ctx, one.profile); err != nil {
+				return err
+			}
+		}
 	}
 	for _, one := range all {
 		if err := a.signAll(ctx, one, s); err != nil {
@@ -76,6 +84,20 @@ func (a *app) profileApply(ctx context.Context, dir, kernels string, only []stri
 			return err
 		}
 	}
+	return nil
+}
+
+// keepDefault has a profile keep the default version that the broker has for it, so that a promotion, a rollback or an
+// update of stock is not undone by an older file. A version that is not registered yet becomes the default as the file says.
+func (a *app) keepDefault(ctx context.Context, profile *api.Profile) error {
+	now, err := a.profileIfAny(ctx, profile.GetName())
+	if err != nil || findVersion(now, profile.GetDefaultVersion()) == nil {
+		return err
+	}
+	if now.GetDefaultVersion() != profile.GetDefaultVersion() {
+		a.say("profile %s keeps its default version %d, its file has %d", profile.GetName(), now.GetDefaultVersion(), profile.GetDefaultVersion())
+	}
+	profile.DefaultVersion = 0
 	return nil
 }
 
@@ -238,9 +260,12 @@ func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) error {
 	return nil
 }
 
-// sameSettings compares everything but the versions.
-func sameSettings(x, y *api.Profile) bool {
-	x, y = proto.CloneOf(x), proto.CloneOf(y)
+// sameSettings compares everything but the versions. A wanted profile without a default version keeps the one it has.
+func sameSettings(now, wanted *api.Profile) bool {
+	x, y := proto.CloneOf(now), proto.CloneOf(wanted)
+	if y.GetDefaultVersion() == 0 {
+		y.DefaultVersion = x.GetDefaultVersion()
+	}
 	x.Versions, y.Versions = nil, nil
 	x.History, y.History = nil, nil
 	return proto.Equal(x, y)

@@ -63,6 +63,49 @@ func TestApplyRefuses(t *testing.T) {
 	f.must(1, "no such file", "profile", "apply", filepath.Join(dir, "nowhere"), "--kernels", kernels)
 }
 
+// A default that moved since the folder was written stays with --keep-default, and one that is new is taken.
+func TestApplyKeepsDefault(t *testing.T) {
+	f := newFixture(t)
+	_, kernels := invented(t)
+	writeKernel(t, kernels, "newer", "newer")
+	dir := t.TempDir()
+	file := func(version string) {
+		t.Helper()
+		text := "name: stock\napplication: any\ndescription: The distribution's own kernel\ndefault_version: " + version + "\nboot_timeout: 5m\n" +
+			"versions: [{version: 1, kernel: stock}, {version: " + version + ", kernel: newer}]\n"
+		if version == "1" {
+			text = strings.ReplaceAll(text, ", {version: 1, kernel: newer}", "")
+		}
+		if err := os.WriteFile(filepath.Join(dir, "stock.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply := func(more ...string) []string { return append([]string{"profile", "apply", dir, "--kernels", kernels}, more...) }
+	file("1")
+	f.must(0, "would create profile stock", apply("--keep-default", "--dry-run")...)
+	f.must(0, "", apply("--keep-default")...)
+	file("2")
+	f.must(0, "would change the settings of profile stock", apply("--keep-default", "--dry-run")...)
+	f.must(0, "", apply("--keep-default")...)
+	if out := f.must(0, "", "profile", "check", "stock"); out != "stock@2\n" {
+		t.Errorf("a new default version: jobs get %s", out)
+	}
+	file("1")
+	for _, more := range [][]string{{"--dry-run"}, nil} {
+		exit, _, stderr := f.run(apply(append(more, "--keep-default")...)...)
+		if exit != 0 || strings.Contains(stderr, "would") || !strings.Contains(stderr, "profile stock keeps its default version 2, its file has 1") {
+			t.Errorf("%v: exit %d, %s", more, exit, stderr)
+		}
+		if out := f.must(0, "", "profile", "check", "stock"); out != "stock@2\n" {
+			t.Errorf("%v: jobs get %s", more, out)
+		}
+	}
+	f.must(0, "applied", apply()...)
+	if out := f.must(0, "", "profile", "check", "stock"); out != "stock@1\n" {
+		t.Errorf("without the flag jobs get %s", out)
+	}
+}
+
 func TestRegister(t *testing.T) {
 	f := newFixture(t)
 	_, kernels := invented(t)

@@ -42,6 +42,16 @@ func TestUnitsAreValid(t *testing.T) {
 	}
 }
 
+// What restarts always is not given up after some quick failures: a node whose disk was full gets its agent back.
+func TestUnitsAreNotGivenUp(t *testing.T) {
+	for name := range unitExposure {
+		head, service, found := strings.Cut(string(read(t, units+name)), "\n[Service]\n")
+		if !found || !strings.Contains(head, "\nStartLimitIntervalSec=0\n") || !strings.Contains(service, "\nRestart=always\n") {
+			t.Errorf("%s: want StartLimitIntervalSec=0 in [Unit] and Restart=always in [Service]", name)
+		}
+	}
+}
+
 func TestUnitsAreClosed(t *testing.T) {
 	for name, most := range unitExposure {
 		out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--no-pager", staged(t, name)).CombinedOutput()

@@ -68,6 +68,7 @@ install_all /old/kernel-broker-agent_*.deb /old/kernel-broker-slurm-plugin-*.deb
 sed -i 's/^broker:.*/broker: ctl1:7440/' $config/agent.yaml
 cp $config/agent.yaml /tmp/agent.yaml
 kernel-broker-agent --check
+[ -e /usr/include/kernel-broker/live.h ] || fail "no header for applications"
 mkdir -p /var/lib/kernel-broker/tls /var/cache/kernel-broker
 echo key >/var/lib/kernel-broker/tls/node.key
 install_all /new/kernel-broker-agent_*.deb /new/kernel-broker-slurm-plugin-*.deb

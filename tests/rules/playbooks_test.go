@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// playbooks are the repository's, run on this machine for hosts that are only names. Programs and roles that a test does
+// not look at are stand-ins.
+type playbooks struct {
+	t   *testing.T
+	dir string
+}
+
+func newPlaybooks(t *testing.T) *playbooks {
+	t.Helper()
+	if _, err := exec.LookPath("ansible-playbook"); err != nil {
+		t.Skip("no ansible-playbook here (package ansible-core)")
+	}
+	p := &playbooks{t: t, dir: t.TempDir()}
+	if out, err := exec.Command("cp", "-a", "../../ansible", p.dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return p
+}
+
+func (p *playbooks) write(name, text string, mode os.FileMode) {
+	p.t.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *playbooks) read(name string) string {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.dir, name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// program is a stand-in; $state is the folder that it shares with the others.
+func (p *playbooks) program(name, text string) {
+	p.t.Helper()
+	p.write("bin/"+name, fmt.Sprintf("#!/bin/sh\nstate='%s/state'\n%s\n", p.dir, text), 0o755)
+}
+
+// role replaces a role by one task.
+func (p *playbooks) role(name, task string) {
+	p.t.Helper()
+	if err := os.RemoveAll(filepath.Join(p.dir, "ansible/roles", name)); err != nil {
+		p.t.Fatal(err)
+	}
+	p.write("ansible/roles/"+name+"/tasks/main.yml", task, 0o644)
+}
+
+// run returns what the playbook printed.
+func (p *playbooks) run(playbook string, args ...string) string {
+	p.t.Helper()
+	out, err := p.try(playbook, args...)
+	if err != nil {
+		p.t.Fatalf("%s: %v\n%s", playbook, err, out)
+	}
+	return out
+}
+
+func (p *playbooks) try(playbook string, args ...string) (string, error) {
+	p.t.Helper()
+	p.write("inventory.yml", `all:
+  vars: {ansible_connection: local, ansible_become: false, ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+  children:
+    slurm_controller: {hosts: {ctl1: {}}}
+    slurm_nodes: {hosts: {"n[1:3]": {}}}
+    slurm_submit: {}
+`, 0o644)
+	cmd := exec.Command("ansible-playbook", append([]string{"-i", filepath.Join(p.dir, "inventory.yml"), filepath.Join(p.dir, "ansible", playbook)}, args...)...)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(p.dir, "bin")+":"+os.Getenv("PATH"), "HOME="+p.dir, "ANSIBLE_NOCOLOR=1",
+		"ANSIBLE_LOCAL_TEMP="+filepath.Join(p.dir, "local"), "ANSIBLE_REMOTE_TMP="+filepath.Join(p.dir, "remote"), "LC_ALL=C.UTF-8")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// An upgrade drains a node in service and gives it back; what somebody has set down or drained stays so, with its reason.
+func TestUpgradeLeavesNodesOutOfService(t *testing.T) {
+	p := newPlaybooks(t)
+	p.program("sinfo", `node='' format=''
+while [ $# -gt 0 ]; do
+	case $1 in --nodes) node=$2; shift ;; --format) format=$2; shift ;; esac
+	shift
+done
+case $format in
+%T) cat "$state/$node" ;;
+%E) cat "$state/$node.reason" ;;
+*) for node in n1 n2 n3; do echo "$node $(cat "$state/$node")"; done ;;
+esac`)
+	p.program("scontrol", `node=${2#nodename=} to=${3#state=}
+echo "$node $to" >>"$state/log"
+[ "$to" != resume ] || { echo idle >"$state/$node"; echo none >"$state/$node.reason"; exit; }
+echo drained >"$state/$node"
+echo "${4#reason=}" >"$state/$node.reason"`)
+	p.program("kernelctl", `[ "$1" = node ] || exit 0
+printf '{"nodes": [{"name": "n1", "phase": "NODE_PHASE_STEADY", "running_profile": "stock"}'
+printf ', {"name": "%s", "phase": "NODE_PHASE_STEADY", "running_profile": "stock"}' n2 n3
+echo ']}'`)
+	p.program("dpkg-query", `printf 'ii 1.0-1'`)
+	p.program("squeue", "")
+	p.program("kernel-broker-agent", "")
+	for _, name := range []string{"slurm_plugin", "broker", "client"} {
+		p.role(name, "[]\n")
+	}
+	p.role("agent", "- {name: Upgrade, command: 'touch "+p.dir+"/state/{{ inventory_hostname }}.upgraded'}\n")
+	p.write("packages/kernel-broker-agent_2.0-1_amd64.deb", "", 0o644)
+	for node, is := range map[string][2]string{"n1": {"idle", "none"}, "n2": {"down*", "a broken DIMM"}, "n3": {"drained", "alice looks"}} {
+		p.write("state/"+node, is[0], 0o644)
+		p.write("state/"+node+".reason", is[1], 0o644)
+	}
+	out := p.run("upgrade.yml", "-e", "kernel_broker_packages="+p.dir+"/packages", "-e", "upgrade_serial=3")
+	if got := p.read("state/log"); got != "n1 drain\nn1 resume" {
+		t.Errorf("the upgrade did %q\n%s", got, out)
+	}
+	for node, want := range map[string]string{"n1": "idle none", "n2": "down* a broken DIMM", "n3": "drained alice looks"} {
+		if got := p.read("state/"+node) + " " + p.read("state/"+node+".reason"); got != want {
+			t.Errorf("%s is %q after the upgrade, want %q", node, got, want)
+		}
+		p.read("state/" + node + ".upgraded")
+	}
+}
+
+// A user of slurmdbd without the level gets it; one that slurmdbd does not have is added with it.
+func TestBrokerLevel(t *testing.T) {
+	p := newPlaybooks(t)
+	p.program("sacctmgr", `[ "$1" = --noheader ] || { echo "$*" >>"$state/log"; exit; }
+cat "$state/${5#name=}" 2>/dev/null || true`)
+	p.write("state/n2", "None\n", 0o644)
+	p.write("state/n3", "Administrator\n", 0o644)
+	p.write("ansible/level.yml", `- hosts: slurm_nodes
+  gather_facts: false
+  serial: 1
+  tasks:
+    - ansible.builtin.include_role: {name: broker, tasks_from: level}
+      vars: {broker_user: "{{ inventory_hostname }}"}
+`, 0o644)
+	out := p.run("level.yml")
+	want := "--immediate add user n1 account=root adminlevel=Admin\n--immediate modify user n2 set adminlevel=Admin"
+	if got := p.read("state/log"); got != want {
+		t.Errorf("sacctmgr was asked to\n%s\nwant\n%s\n%s", got, want, out)
+	}
+}
+
+// A node's name with a fault in it is an error: Ansible itself skips a play without hosts.
+func TestRemoveNodeNeedsNode(t *testing.T) {
+	p := newPlaybooks(t)
+	for _, args := range [][]string{nil, {"-e", "remove=n77"}} {
+		if out, err := p.try("remove_node.yml", args...); err == nil || !strings.Contains(out, "names no host of the inventory") {
+			t.Errorf("remove_node.yml %v: %v\n%s", args, err, out)
+		}
+	}
+}
