@@ -273,8 +273,8 @@ func (b *builder) judge(plain, candidate string) {
 	b.report(needs)
 }
 
-// verdictForm changes when the same facts give a verdict of another form.
-const verdictForm = 2
+// verdictForm changes when the same facts give another verdict, or one of another form.
+const verdictForm = 3
 
 // report adds the verdict and the page. Both read the same facts.
 func (b *builder) report(needs map[string]string) {
