@@ -20,6 +20,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
 // Emulator is Bench by package measure, for one workload.
@@ -184,9 +185,10 @@ func (f *Fault) Unwrap() error { return f.err }
 
 func (f *Fault) Detail() any { return f }
 
-// faultOf distinguishes a faulty kernel from a faulty bench; nil for the latter, and where it was ctx that ended the run.
+// faultOf distinguishes a faulty kernel from a faulty bench; nil for the latter, where it was ctx that ended the run,
+// and where this host had no room for what the guest left.
 func faultOf(ctx context.Context, err error) *Fault {
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || diskfull.Is(err) {
 		return nil
 	}
 	var boot *vm.BootError

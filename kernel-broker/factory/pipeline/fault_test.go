@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
@@ -87,6 +88,20 @@ func TestFaultOfTheBench(t *testing.T) {
 	}
 	if found, rest := faults(nil); found != nil || rest != nil {
 		t.Errorf("%+v, %v", found, rest)
+	}
+}
+
+// A full disk of this host cuts what a guest leaves short. The kernel is not to
+// blame: a measurement that says so would be kept, and the kernel refused for it.
+func TestFullDiskIsNoFaultOfTheKernel(t *testing.T) {
+	full := &vm.BootError{Reason: vm.ReasonReset, Err: fmt.Errorf("the result: %w", syscall.ENOSPC)}
+	if fault := faultOf(t.Context(), fmt.Errorf("workload: %w", full)); fault != nil {
+		t.Errorf("%+v", fault)
+	}
+	w := newWorld(t, nil)
+	w.fail["boot"] = full
+	if candidate, _, err := w.build(); candidate != nil || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%+v, %v", candidate, err)
 	}
 }
 

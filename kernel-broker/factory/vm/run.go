@@ -47,6 +47,7 @@ func Run(ctx context.Context, g Guest, outDir string) (Result, error) {
 		Console: console.path,
 		Wall:    time.Since(started),
 	}
+	full := noRoom(dir) // before the guest's own disk makes room
 	err = os.Remove(filepath.Join(dir, diskFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return result, fmt.Errorf("guest: %w", err)
@@ -56,9 +57,19 @@ func Run(ctx context.Context, g Guest, outDir string) (Result, error) {
 	}
 	result.ExitCode, err = unpack(filepath.Join(dir, streamFile), result.Files)
 	if err != nil {
-		return result, console.failure(ReasonReset, err)
+		return result, console.failure(ReasonReset, errors.Join(err, full))
 	}
 	return result, os.Remove(filepath.Join(dir, streamFile))
+}
+
+// noRoom is an error where the file system is full: QEMU says nothing of what it
+// could not write, and the result is then cut short.
+func noRoom(dir string) error {
+	var space syscall.Statfs_t
+	if err := syscall.Statfs(dir, &space); err != nil || space.Bavail > 0 {
+		return err
+	}
+	return syscall.ENOSPC
 }
 
 // placed makes every path absolute, since QEMU runs in the run's own folder.

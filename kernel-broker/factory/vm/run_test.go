@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -94,6 +95,16 @@ func TestRunThatDoesNotEndWell(t *testing.T) {
 				t.Errorf("reason is %v, want %v", failure.Reason, c.reason)
 			}
 		})
+	}
+}
+
+// QEMU goes on when it cannot write what a guest says.
+func TestNoRoom(t *testing.T) {
+	if err := noRoom(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	if err := noRoom("/proc"); !errors.Is(err, syscall.ENOSPC) { // which has no blocks at all
+		t.Errorf("error is %v", err)
 	}
 }
 
