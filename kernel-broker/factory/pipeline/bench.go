@@ -210,14 +210,14 @@ func faultOf(ctx context.Context, err error) *Fault {
 // tries adds a step that a kernel has to stand, and that leaves nothing to go on
 // with where it does not.
 func (b *builder) tries(name, kind, kernel string, run func(ctx context.Context, kernel string, w *graph.Work) error) {
-	b.add(name, kind, b.bench(), map[string]string{"kernel": kernel}, emulate, func(ctx context.Context, w *graph.Work) error {
+	b.add(name, kind, b.bench(), map[string]string{"kernel": kernel}, emulate, steady(b.bench(), b.p.Bench.Inputs, func(ctx context.Context, w *graph.Work) error {
 		err := run(ctx, w.Need("kernel"), w)
 		if fault := faultOf(ctx, err); fault != nil {
 			fault.Kernel = w.Need("kernel")
 			return fault
 		}
 		return err
-	})
+	}))
 }
 
 // faults parts the error of a run: the kernels that are to blame, and the rest.

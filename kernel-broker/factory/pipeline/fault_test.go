@@ -105,6 +105,29 @@ func TestFullDiskIsNoFaultOfTheKernel(t *testing.T) {
 	}
 }
 
+// A build takes hours, in which a package of the workload may be updated. What ran
+// with the new one must not be kept as a result of the old one.
+func TestBenchThatChangesMeanwhile(t *testing.T) {
+	for _, at := range []string{"trace", "profile", "boot", "measure optimised test", "slim"} {
+		t.Run(at, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.after = func(done string) {
+				if done == at {
+					w.bench, w.keeps = "2", "2"
+				}
+			}
+			_, _, err := w.build()
+			if err == nil || !strings.Contains(err.Error(), "changed while") || w.versions != nil {
+				t.Fatalf("%v, published %v", err, w.versions)
+			}
+			again, worked, err := w.build()
+			if err != nil || !again.Benefit() || !strings.Contains(worked, at) {
+				t.Errorf("then: %+v, %v, worked on %s", again, err, worked)
+			}
+		})
+	}
+}
+
 // A kernel on which the workload fails while it is measured has a verdict, and
 // its last words too.
 func TestLastWordsWhileMeasured(t *testing.T) {

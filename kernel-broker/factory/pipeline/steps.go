@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
@@ -133,6 +134,27 @@ func (b *builder) bench() Inputs {
 	return b.benchInputs
 }
 
+// steady has what a step did count only if its inputs are still those of its key
+// when it is done: a build takes hours, in which packages and programs of the
+// workload may be updated.
+func steady(inputs Inputs, ask func() (Inputs, error), run func(context.Context, *graph.Work) error) func(context.Context, *graph.Work) error {
+	return func(ctx context.Context, w *graph.Work) error {
+		if err := run(ctx, w); err != nil {
+			return err
+		}
+		now, err := ask()
+		if err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(inputs)) {
+			if now[name] != inputs[name] {
+				return fmt.Errorf("%s changed while the build ran: build again, with what is there now", name)
+			}
+		}
+		return nil
+	}
+}
+
 // add adds a step; kind is empty when it is the name.
 func (b *builder) add(name, kind string, inputs Inputs, needs map[string]string, resources graph.Resources, run func(context.Context, *graph.Work) error) {
 	b.steps = append(b.steps, graph.Step{Name: name, Kind: kind, Inputs: inputs, Needs: needs, Resources: resources, Run: run})
@@ -191,10 +213,11 @@ func (b *builder) slim() (step string) {
 	b.configure("traced-config", build.Traced, "")
 	b.compile("traced", build.Traced, "traced-config", "")
 	b.tries("trace", "", "traced", b.p.Bench.Trace)
-	b.add("slim", "", b.inputs(b.p.Slimmer.Inputs()), map[string]string{"kernel": "traced", "trace": "trace", "source": "source"}, b.p.heavy(),
-		func(ctx context.Context, w *graph.Work) error {
+	inputs := b.inputs(b.p.Slimmer.Inputs())
+	b.add("slim", "", inputs, map[string]string{"kernel": "traced", "trace": "trace", "source": "source"}, b.p.heavy(),
+		steady(inputs, b.p.Slimmer.Inputs, func(ctx context.Context, w *graph.Work) error {
 			return b.p.Slimmer.Slim(ctx, Slimming{Kernel: w.Need("kernel"), Trace: w.Need("trace")}, w)
-		})
+		}))
 	return "slim"
 }
 
@@ -315,9 +338,10 @@ func (b *builder) measure(name, step, candidate string, needs map[string]string)
 		run := b.p.Bench.Workload().Run(data)
 		mine := Inputs{"data": fmt.Sprintf("%s seed %d size %d", data, run.Seed, run.Size)}
 		maps.Copy(mine, b.bench())
-		b.add(id, "measure", mine, map[string]string{"kernel": step}, emulate, func(ctx context.Context, w *graph.Work) error {
-			return b.p.Bench.Measure(ctx, w.Need("kernel"), data, w)
-		})
+		b.add(id, "measure", mine, map[string]string{"kernel": step}, emulate,
+			steady(b.bench(), b.p.Bench.Inputs, func(ctx context.Context, w *graph.Work) error {
+				return b.p.Bench.Measure(ctx, w.Need("kernel"), data, w)
+			}))
 		if step == candidate {
 			b.after("boot")
 		}
