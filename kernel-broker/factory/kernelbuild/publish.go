@@ -43,15 +43,11 @@ func (p Publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Wri
 // pgo. It has no verdict: it is slower than any other.
 func (r *Request) registerInstrumented(ctx context.Context, broker Broker, p *pipeline.Pipeline) (kb.Ref, error) {
 	name, last := p.Recipe.Name, p.InstrumentedStep()
-	status, err := p.Store.Status(name, "")
-	if err != nil {
-		return kb.Ref{}, err
-	}
-	step, _ := status.Step(last)
-	if step.Dir == "" {
+	dir := p.Folder(last)
+	if dir == "" {
 		return kb.Ref{}, fmt.Errorf("kernel %q: the build left no kernel that counts (kernelctl kernel build log %s %s)", name, name, last)
 	}
-	k := Registration{Profile: name + kb.InstrumentedSuffix, Dir: step.Dir, Description: "Counts for the build of " + name + ": slower than any other"}
+	k := Registration{Profile: name + kb.InstrumentedSuffix, Dir: dir, Description: "Counts for the build of " + name + ": slower than any other"}
 	if p.Bench != nil {
 		k.Application = p.Bench.Workload().Application
 	}

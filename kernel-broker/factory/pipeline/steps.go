@@ -67,8 +67,9 @@ type Pipeline struct {
 	// Store has the results of the steps, and what each cost.
 	Store graph.Store
 
-	made  *Candidate // by the effect at the end
-	saved string     // digest of the training data
+	made    *Candidate // by the effect at the end
+	saved   string     // digest of the training data
+	results map[string]graph.Result
 }
 
 // builder collects steps and the first error.
