@@ -184,11 +184,27 @@ func (r *Request) command() string {
 	if r.Options.Train {
 		command += " --train"
 	}
-	if len(r.Options.Traces) > 0 {
+	if len(r.Runs) > 0 {
 		command += " --from-run " + joined(r.Runs)
+	}
+	for _, s := range r.Options.Samples {
+		file := s.Path
+		if s.Weight != 1 {
+			file += fmt.Sprintf("=%d", s.Weight)
+		}
+		command += " --from-perf " + quoted(file)
+	}
+	for _, file := range r.Options.Nodes {
+		command += " --nodes " + quoted(file)
+	}
+	if r.Options.Aliases != "" {
+		command += " --aliases " + quoted(r.Options.Aliases)
 	}
 	return command
 }
+
+// quoted is a path as a shell takes it.
+func quoted(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }
 
 func joined(runs []uint64) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(runs), "[]"), " ", ",")

@@ -9,6 +9,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -92,6 +93,25 @@ func TestShareOfARun(t *testing.T) {
 		got := Run{ID: 7, Kernel: c.kernel, Result: c.result}.share()
 		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// The command in a report makes the same kernel again: it names all that went in.
+func TestCommandRepeatsTheBuild(t *testing.T) {
+	for want, r := range map[string]Request{
+		"kernelctl kernel build heat":                  {},
+		"kernelctl kernel build heat --train":          {Options: pipeline.Options{Train: true}},
+		"kernelctl kernel build heat --from-run 7":     {Runs: []uint64{7}, Options: pipeline.Options{Counters: []pipeline.Counters{{Run: 7}}}},
+		"kernelctl kernel build heat --from-run 12,13": {Runs: []uint64{12, 13}, Options: pipeline.Options{Traces: []string{"a", "b"}}},
+		"kernelctl kernel build heat --from-perf '/d/perf.data' --from-perf '/d/it'\\''s.data=3'": {
+			Options: pipeline.Options{Samples: []pipeline.Samples{{Path: "/d/perf.data", Weight: 1}, {Path: "/d/it's.data", Weight: 3}}}},
+		"kernelctl kernel build heat --nodes '/d/n1.json' --aliases '/d/modules.alias'": {
+			Options: pipeline.Options{Nodes: []string{"/d/n1.json"}, Aliases: "/d/modules.alias"}},
+	} {
+		r.Options.Name = "heat"
+		if got := r.command(); got != want {
+			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
 }
