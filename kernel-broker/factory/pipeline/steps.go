@@ -303,8 +303,12 @@ const verdictForm = 3
 // report adds the verdict and the page. Both read the same facts.
 func (b *builder) report(needs map[string]string) {
 	workload := b.p.Bench.Workload()
-	text, err := graph.ValueDigest(map[string]any{"workload": workload, "rules": b.p.Rules, "optimisation": b.p.Recipe.Optimisation,
-		"verdict": verdictForm, "shares": b.p.RunShares})
+	rules := map[string]any{"workload": workload, "rules": b.p.Rules, "optimisation": b.p.Recipe.Optimisation,
+		"verdict": verdictForm, "shares": b.p.RunShares}
+	if runs := b.p.trainedOn(); len(runs) > 1 { // the workload's own is in it
+		rules["trained"] = runs
+	}
+	text, err := graph.ValueDigest(rules)
 	b.err = errors.Join(b.err, err)
 	inputs := Inputs{"name": b.p.Recipe.Name, "rules": text}
 	b.add(StepVerdict, "", inputs, needs, light, b.p.decide)
