@@ -144,7 +144,7 @@ func watch(ctx context.Context, g Guest, dir string, console *console) error {
 				cancel()
 				return errors.Join(err, <-done)
 			}
-			if console.astray {
+			if console.astray || console.endless {
 				cancel()
 			}
 			if console.panicked && grace == nil {
@@ -164,6 +164,8 @@ func meaning(ctx context.Context, console *console, hung bool, err error) error 
 		return console.failure(ReasonInit, nil)
 	case console.panicked:
 		return console.failure(ReasonPanic, nil)
+	case console.endless:
+		return console.failure(ReasonEndless, nil)
 	case hung:
 		return console.failure(ReasonHang, nil)
 	case ctx.Err() != nil:
