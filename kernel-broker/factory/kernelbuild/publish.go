@@ -66,7 +66,7 @@ func CurrentKernel(ctx context.Context, broker Broker, profile *kb.Profile, dir 
 		return "", nil
 	}
 	for _, v := range profile.Versions {
-		if v.Kernel.Version != profile.DefaultVersion || v.Quarantine != nil {
+		if v.Kernel.Version != profile.DefaultVersion || v.Quarantine != nil || v.Retired != nil {
 			continue
 		}
 		dir, err := fetchKernel(ctx, broker, v, filepath.Join(dir, strings.TrimPrefix(v.Kernel.ImageDigest, "sha256:")))

@@ -3,6 +3,7 @@
 package kernelbuild
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -115,3 +116,21 @@ func TestCommandRepeatsTheBuild(t *testing.T) {
 		}
 	}
 }
+
+// What jobs cannot choose is not what they get today. The broker may have deleted the
+// image of a retired version.
+func TestCurrentKernelIsOneThatJobsGet(t *testing.T) {
+	for name, v := range map[string]kb.ProfileVersion{
+		"quarantined": {Quarantine: &kb.Quarantine{}}, "retired": {Retired: &kb.Retirement{}},
+	} {
+		v.Kernel.Version = 3
+		profile := &kb.Profile{Name: "mitgcm", DefaultVersion: 3, Versions: []kb.ProfileVersion{v}}
+		if dir, err := CurrentKernel(t.Context(), noImages{}, profile, t.TempDir()); dir != "" || err != nil {
+			t.Errorf("%s: %q, %v", name, dir, err)
+		}
+	}
+}
+
+type noImages struct{ Broker }
+
+func (noImages) Fetch(context.Context, string, uint64, string) error { return kb.ErrNotFound }
