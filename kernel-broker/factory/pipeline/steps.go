@@ -265,6 +265,10 @@ func (b *builder) fit(plain, candidate string) {
 // judge adds what is done with a candidate. A kernel that does not boot is not
 // measured.
 func (b *builder) judge(plain, candidate string) {
+	if name := b.p.Recipe.Name; name == KernelStock || name == kernelCurrent || name == kernelPlain && plain != candidate {
+		b.err = errors.Join(b.err, fmt.Errorf("%s is another kernel's name in its report: give the recipe another one", name))
+		return
+	}
 	b.add("stock", "", b.inputs(b.p.Kernels.StockInputs(context.Background())), nil, light, b.p.Kernels.Stock)
 	kernels := map[string]string{KernelStock: "stock", b.p.Recipe.Name: candidate}
 	if plain != candidate {
