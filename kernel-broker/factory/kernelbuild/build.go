@@ -81,6 +81,8 @@ type Request struct {
 	// Observe receives the progress of steps, Say notes for the user.
 	Observe func(graph.Event)
 	Say     func(format string, args ...any)
+
+	beaten string // for Publisher
 }
 
 // Slurm says how steps run as jobs.
@@ -139,7 +141,7 @@ func Build(ctx context.Context, r Request, broker Broker) (Result, error) {
 		until = []string{r.Until}
 	}
 	if r.Publish {
-		p.Publisher = Publisher{broker}
+		p.Publisher = Publisher{Broker: broker, Beaten: r.beaten}
 	}
 	runner, err := r.runner()
 	if err != nil {
@@ -169,6 +171,7 @@ func (r *Request) prepare(ctx context.Context, broker Broker) error {
 	}
 	profile, err := broker.Profile(ctx, r.Options.Name)
 	if err == nil {
+		r.beaten = imageOf(profile)
 		r.Options.Current, err = CurrentKernel(ctx, broker, profile, filepath.Join(r.Options.Cache, "current"))
 	}
 	if err != nil {

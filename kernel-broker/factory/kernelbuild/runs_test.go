@@ -5,6 +5,7 @@ package kernelbuild
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -134,3 +135,41 @@ func TestCurrentKernelIsOneThatJobsGet(t *testing.T) {
 type noImages struct{ Broker }
 
 func (noImages) Fetch(context.Context, string, uint64, string) error { return kb.ErrNotFound }
+
+// A build takes hours. What others made the default meanwhile was not beaten by it.
+func TestPublishOnlyOverWhatWasBeaten(t *testing.T) {
+	of := func(digest string) *kb.Profile {
+		v := kb.ProfileVersion{Kernel: kb.Kernel{Profile: "heat", Version: 1, ImageDigest: digest}}
+		return &kb.Profile{Name: "heat", DefaultVersion: 1, Versions: []kb.ProfileVersion{v}}
+	}
+	for name, c := range map[string]struct {
+		beaten string
+		now    *kb.Profile
+		want   bool
+	}{
+		"as it was": {"sha256:1", of("sha256:1"), true}, "stock as it was": {"", nil, true},
+		"this very kernel":  {"sha256:1", of("sha256:9"), true},
+		"another meanwhile": {"sha256:1", of("sha256:2"), false}, "one in place of stock": {"", of("sha256:2"), false},
+	} {
+		b := &catalogOf{profile: c.now}
+		_, err := Publisher{Broker: b, Beaten: c.beaten}.Publish(t.Context(), pipeline.Candidate{Name: "heat", ImageDigest: "sha256:9"}, io.Discard)
+		if c.want != (err == nil) || b.registered != c.want || !c.want && !errors.Is(err, kb.ErrFailedPrecondition) {
+			t.Errorf("%s: registered %t, %v", name, b.registered, err)
+		}
+	}
+}
+
+type catalogOf struct {
+	Broker
+	profile    *kb.Profile
+	registered bool
+}
+
+func (c *catalogOf) Profile(context.Context, string) (*kb.Profile, error) { return c.profile, nil }
+
+func (c *catalogOf) Settings(*kb.Profile) (Settings, error) { return Settings{}, nil }
+
+func (c *catalogOf) Register(context.Context, Registration) (kb.Ref, error) {
+	c.registered = true
+	return kb.Ref{}, nil
+}
