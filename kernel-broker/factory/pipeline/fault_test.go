@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
@@ -97,6 +98,14 @@ func TestFullDiskIsNoFaultOfTheKernel(t *testing.T) {
 	full := &vm.BootError{Reason: vm.ReasonReset, Err: fmt.Errorf("the result: %w", syscall.ENOSPC)}
 	if fault := faultOf(t.Context(), fmt.Errorf("workload: %w", full)); fault != nil {
 		t.Errorf("%+v", fault)
+	}
+	broken := &build.BuildError{Target: "bzImage", Err: errors.New("exit status 2")}
+	if brokenBuild(t.Context(), fmt.Errorf("kernel: %w", broken)) != broken {
+		t.Error("an option's build that fails is an answer")
+	}
+	broken.Err = errors.Join(broken.Err, syscall.ENOSPC)
+	if brokenBuild(t.Context(), fmt.Errorf("kernel: %w", broken)) != nil {
+		t.Error("a full disk is an answer about an option")
 	}
 	w := newWorld(t, nil)
 	w.fail["boot"] = full
