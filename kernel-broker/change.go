@@ -99,5 +99,5 @@ func OneLine(text string) string {
 		return c
 	}, text)
 	text = strings.Join(strings.Fields(text), " ")
-	return text[:min(len(text), MaxReason)]
+	return strings.TrimRight(text[:min(len(text), MaxReason)], " ") // the cut may leave one
 }

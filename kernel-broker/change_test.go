@@ -56,3 +56,15 @@ func TestAuthor(t *testing.T) {
 		t.Errorf("%q, %q", who, why)
 	}
 }
+
+// A text that is one line stays as it is, wherever the first was cut: records are
+// refused whose reason is none.
+func TestOneLineStays(t *testing.T) {
+	for length := range 2 * MaxReason {
+		text := strings.Repeat("x", length) + " and more of it"
+		once := OneLine(text)
+		if again := OneLine(once); again != once || len(once) > MaxReason {
+			t.Errorf("%q became %q", once, again)
+		}
+	}
+}

@@ -68,11 +68,10 @@ type Estimate struct {
 	High    float64 `json:"high_percent"`
 }
 
-// Limits of a measurement.
-const (
-	maxChangePercent = 1e6
-	maxShareRuns     = 64
-)
+// MaxShareRuns that a measurement names.
+const MaxShareRuns = 64
+
+const maxChangePercent = 1e6
 
 // Validate checks everything but whether the report is stored.
 func (m Measurement) Validate() error {
@@ -114,8 +113,8 @@ func (g Gain) validate() error {
 	if (g.Share == nil) != (g.Whole == nil) || (g.Share == nil) != (g.Source == "") {
 		return fmt.Errorf("the kernel's share, where it is from and the whole belong together")
 	}
-	if len(g.Runs) > maxShareRuns || (len(g.Runs) > 0) != (g.Source == ShareOfRuns) {
-		return fmt.Errorf("%d profiling runs with a share of source %q: only shares of runs have them, from 1 to %d", len(g.Runs), g.Source, maxShareRuns)
+	if len(g.Runs) > MaxShareRuns || (len(g.Runs) > 0) != (g.Source == ShareOfRuns) {
+		return fmt.Errorf("%d profiling runs with a share of source %q: only shares of runs have them, from 1 to %d", len(g.Runs), g.Source, MaxShareRuns)
 	}
 	if g.Share == nil {
 		return nil

@@ -267,9 +267,10 @@ func TestPublish(t *testing.T) {
 	c := aCandidate(t, t.TempDir(), verdict.Benefit)
 	a := &app{config: client.DefaultPath, Invocation: Invocation{Getenv: func(string) string { return "unix://" + f.socket }, Stdout: os.Stdout, Stderr: new(strings.Builder)}}
 	t.Cleanup(func() { _ = a.conn.Close() })
+	publisher := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &signature{}}, Beaten: defaultImage(t, a, "mitgcm")}
 	for range 2 { // the second time nothing is left to do
 		var log strings.Builder
-		ref, err := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &signature{}}}.Publish(t.Context(), c, &log)
+		ref, err := publisher.Publish(t.Context(), c, &log)
 		if err != nil || ref != "mitgcm@2" {
 			t.Fatalf("%s, %v", ref, err)
 		}
@@ -304,6 +305,20 @@ func TestPublish(t *testing.T) {
 	if folder, err := current("other"); folder != "" || err != nil {
 		t.Errorf("a profile that does not exist: %s, %v", folder, err)
 	}
+}
+
+// defaultImage is the digest of a profile's default kernel.
+func defaultImage(t *testing.T, a *app, name string) string {
+	t.Helper()
+	profile, err := buildBroker{app: a}.Profile(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := profile.Version(profile.DefaultVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Kernel.ImageDigest
 }
 
 // A kernel that won can be signed, as nodes with a trust list ask.

@@ -37,7 +37,8 @@ func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := aCandidate(t, t.TempDir(), verdict.Benefit)
-	if ref, err := (kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}}).Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kb.ErrFailedPrecondition) ||
+	publisher := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}, Beaten: defaultImage(t, a, "mitgcm")}
+	if ref, err := publisher.Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kb.ErrFailedPrecondition) ||
 		!strings.Contains(err.Error(), "kernelctl kernel sign mitgcm@1") {
 		t.Errorf("published %q, %v", ref, err)
 	}
@@ -46,7 +47,7 @@ func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(c.Kernel, "config"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ref, err := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}}.Publish(t.Context(), c, new(strings.Builder))
+	ref, err := publisher.Publish(t.Context(), c, new(strings.Builder))
 	if err != nil || ref != "mitgcm@2" {
 		t.Fatalf("published %q, %v", ref, err)
 	}

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
 
 // A full disk is named by the compiler, and make has much to say after that.
@@ -29,6 +32,20 @@ func TestFullDiskIsSeenFarAbove(t *testing.T) {
 		_, err := pipeMake(exec.Command("sh", "-c", script), io.Discard, nil)
 		if (err != nil) != fails || errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("%s: %v", script, err)
+		}
+	}
+}
+
+// A full disk is no object's fault: without its profile it would not compile either.
+func TestFullDiskExcludesNoObject(t *testing.T) {
+	p := &profiledBuild{at: site{obj: filepath.Join(t.TempDir(), "objects")}}
+	write(t, filepath.Join(profileFolder(p.at.obj), pgo.Mangled("fs/namei")), "")
+	const said = "make[2]: *** [scripts/Makefile.build:250: fs/namei.o] Error 1\n"
+	for cause, excluded := range map[error]bool{errors.New("exit status 2"): true, syscall.ENOSPC: false, syscall.EDQUOT: false} {
+		err := p.blame(said, &BuildError{Target: "bzImage", Err: errors.Join(errors.New("exit status 2"), cause)})
+		var failed *failedObjects
+		if errors.As(err, &failed) != excluded {
+			t.Errorf("%v: %v", cause, err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
@@ -216,7 +217,7 @@ func writeJSON(path string, value any) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return atomicfile.Write(path, append(text, '\n'), 0o644)
 }
 
 // ReadManifest reads kernel.json from a folder.

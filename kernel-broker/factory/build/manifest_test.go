@@ -3,6 +3,8 @@
 package build
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -22,5 +24,22 @@ func TestManifestNamesWhatIsBesideIt(t *testing.T) {
 		if wrong == "" && err != nil || wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// A kill in the middle of a write must leave the old content: a list that is half
+// there stops each later build in the folder.
+func TestJSONIsReplacedWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.json")
+	write(t, path, "[1]\n")
+	before := path + ".before"
+	if err := os.Link(path, before); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeJSON(path, []int{2}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(before); err != nil || string(text) != "[1]\n" {
+		t.Errorf("the old file was written to: %q, %v", text, err)
 	}
 }

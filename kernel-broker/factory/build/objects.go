@@ -182,7 +182,12 @@ func (c Cache) Entry(ctx context.Context, kind, key string, waiting func(), fill
 	if err := fill(partial); err != nil {
 		return "", errors.Join(err, os.RemoveAll(partial))
 	}
-	if err := os.Rename(partial, place); err != nil {
+	// A name that outlives a power cut must not stand for files that do not.
+	err = atomicfile.SyncAll(partial)
+	if err == nil {
+		err = os.Rename(partial, place)
+	}
+	if err != nil {
 		return "", fmt.Errorf("cache entry %q: %w", kind+"/"+key, err)
 	}
 	return place, nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
 // Use is how a profile was used: what a manifest says of it.
@@ -192,7 +193,7 @@ var (
 // them have a profile.
 func (p *profiledBuild) blame(said string, failed error) error {
 	var build *BuildError
-	if !errors.As(failed, &build) {
+	if !errors.As(failed, &build) || diskfull.Is(failed) {
 		return failed
 	}
 	reason := "does not compile with its profile"

@@ -48,7 +48,7 @@ func (r *Runner) Run(ctx context.Context, name string, g *Graph, targets ...stri
 		return nil, err
 	}
 	run := &run{Runner: r, slots: make(chan struct{}, max(1, r.Parallel)), results: map[string]Result{}}
-	lock, err := run.begin(name, steps)
+	lock, err := run.begin(ctx, name, steps)
 	if err != nil {
 		return nil, fmt.Errorf("run %q: %w", name, err)
 	}
@@ -71,7 +71,7 @@ type run struct {
 }
 
 // begin writes the first status.
-func (r *run) begin(name string, steps []Step) (*filelock.Lock, error) {
+func (r *run) begin(ctx context.Context, name string, steps []Step) (*filelock.Lock, error) {
 	if !stepName.MatchString(name) {
 		return nil, errors.New("use lower-case letters, digits, dot, dash and underscore")
 	}
@@ -86,7 +86,8 @@ func (r *run) begin(name string, steps []Step) (*filelock.Lock, error) {
 	for _, step := range steps {
 		r.status.Steps = append(r.status.Steps, StepStatus{Name: step.Name, State: Pending})
 	}
-	lock, err := filelock.Try(filepath.Join(r.dir, "lock"))
+	// Nobody else has this folder, but a reader may look at its lock.
+	lock, err := filelock.Acquire(ctx, filepath.Join(r.dir, "lock"), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -80,8 +81,12 @@ func (s *Slurm) do(ctx context.Context, t task) (Result, error) {
 	})
 }
 
-// jobName finds the job of a step again.
-func (t task) jobName() string { return "kb-" + t.step.Kind + "-" + t.key[:12] }
+// jobName finds the job of a step again, which works for the place of the result:
+// the key, and the store.
+func (t task) jobName() string {
+	sum := sha256.Sum256([]byte(t.dir))
+	return fmt.Sprintf("kb-%s-%.6x", t.step.Kind, sum)
+}
 
 func (s *Slurm) find(ctx context.Context, t task) (string, error) {
 	text, _, err := slurmexec.Runner{}.Run(ctx, "squeue", "--noheader", "--me", "--name", t.jobName(),

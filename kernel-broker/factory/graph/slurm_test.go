@@ -333,6 +333,17 @@ func TestSlurmAdoptsAJob(t *testing.T) {
 	}
 }
 
+// The job of another cache leaves its result there, and would be waited for in vain.
+func TestJobsOfTwoStores(t *testing.T) {
+	named := func(dir, key string) string {
+		return task{step: Step{Kind: "a"}, spot: Store{Dir: dir}.spot("a", key)}.jobName()
+	}
+	one, other := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	if name := named("/cache", one); name == named("/other", one) || name == named("/cache", other) || name != named("/cache", one) {
+		t.Errorf("job %s", name)
+	}
+}
+
 func mustKey(t *testing.T, g *Graph, name string, needs map[string]Result) string {
 	t.Helper()
 	step, _ := g.Step(name)

@@ -3,15 +3,45 @@
 package graph
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
+
+// Who reads how far runs are holds each one's lock for a moment: a run that begins
+// just then waits for it.
+func TestRunBeginsUnderReaders(t *testing.T) {
+	store := Store{Dir: quickDir(t)}
+	g, err := New(Step{Name: "a", Effect: true, Run: func(context.Context, *Work) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended atomic.Bool
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			for !ended.Load() {
+				_, _ = store.Status("test", "") // there may be none yet
+			}
+		})
+	}
+	for range 500 {
+		if _, err := (&Runner{Store: store}).Run(t.Context(), "test", g); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	ended.Store(true)
+	readers.Wait()
+}
 
 // A run that was killed before it wrote a status, and one of a program that
 // wrote another file, hide nothing of the one before.

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
@@ -101,7 +99,7 @@ func (s spot) keep(partial string, result Result) (Result, error) {
 	if err := os.WriteFile(filepath.Join(partial, "step.json"), append(text, '\n'), 0o644); err != nil {
 		return Result{}, err
 	}
-	if err := syncTo(partial); err != nil {
+	if err := atomicfile.SyncAll(partial); err != nil {
 		return Result{}, err
 	}
 	if err := os.Rename(partial, s.path("result")); err != nil {
@@ -244,13 +242,4 @@ func treeSize(dir string) (bytes int64, err error) {
 		return err
 	})
 	return bytes, err
-}
-
-// syncTo brings all that was written to a folder's file system to the disk.
-func syncTo(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(folder.Fd())), folder.Close())
 }

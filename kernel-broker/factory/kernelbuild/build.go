@@ -81,6 +81,8 @@ type Request struct {
 	// Observe receives the progress of steps, Say notes for the user.
 	Observe func(graph.Event)
 	Say     func(format string, args ...any)
+
+	beaten string // for Publisher
 }
 
 // Slurm says how steps run as jobs.
@@ -139,7 +141,7 @@ func Build(ctx context.Context, r Request, broker Broker) (Result, error) {
 		until = []string{r.Until}
 	}
 	if r.Publish {
-		p.Publisher = Publisher{broker}
+		p.Publisher = Publisher{Broker: broker, Beaten: r.beaten}
 	}
 	runner, err := r.runner()
 	if err != nil {
@@ -169,6 +171,7 @@ func (r *Request) prepare(ctx context.Context, broker Broker) error {
 	}
 	profile, err := broker.Profile(ctx, r.Options.Name)
 	if err == nil {
+		r.beaten = imageOf(profile)
 		r.Options.Current, err = CurrentKernel(ctx, broker, profile, filepath.Join(r.Options.Cache, "current"))
 	}
 	if err != nil {
@@ -184,11 +187,27 @@ func (r *Request) command() string {
 	if r.Options.Train {
 		command += " --train"
 	}
-	if len(r.Options.Traces) > 0 {
+	if len(r.Runs) > 0 {
 		command += " --from-run " + joined(r.Runs)
+	}
+	for _, s := range r.Options.Samples {
+		file := s.Path
+		if s.Weight != 1 {
+			file += fmt.Sprintf("=%d", s.Weight)
+		}
+		command += " --from-perf " + quoted(file)
+	}
+	for _, file := range r.Options.Nodes {
+		command += " --nodes " + quoted(file)
+	}
+	if r.Options.Aliases != "" {
+		command += " --aliases " + quoted(r.Options.Aliases)
 	}
 	return command
 }
+
+// quoted is a path as a shell takes it.
+func quoted(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }
 
 func joined(runs []uint64) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(runs), "[]"), " ", ",")

@@ -19,12 +19,20 @@ import (
 )
 
 // Publisher registers kernels that win.
-type Publisher struct{ Broker Broker }
+type Publisher struct {
+	Broker Broker
+	// Beaten is the digest of the image that jobs got when the build began; empty for
+	// the distribution's own.
+	Beaten string
+}
 
 func (p Publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Writer) (string, error) {
 	profile, err := p.Broker.Profile(ctx, c.Name)
 	if err != nil {
 		return "", err
+	}
+	if now := imageOf(profile); now != p.Beaten && now != c.ImageDigest {
+		return "", fmt.Errorf("what jobs get of %s changed while the build ran, and the kernel was not compared with it: build again: %w", c.Name, kb.ErrFailedPrecondition)
 	}
 	settings, err := p.Broker.Settings(profile)
 	if err != nil {
@@ -43,15 +51,11 @@ func (p Publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Wri
 // pgo. It has no verdict: it is slower than any other.
 func (r *Request) registerInstrumented(ctx context.Context, broker Broker, p *pipeline.Pipeline) (kb.Ref, error) {
 	name, last := p.Recipe.Name, p.InstrumentedStep()
-	status, err := p.Store.Status(name, "")
-	if err != nil {
-		return kb.Ref{}, err
-	}
-	step, _ := status.Step(last)
-	if step.Dir == "" {
+	dir := p.Folder(last)
+	if dir == "" {
 		return kb.Ref{}, fmt.Errorf("kernel %q: the build left no kernel that counts (kernelctl kernel build log %s %s)", name, name, last)
 	}
-	k := Registration{Profile: name + kb.InstrumentedSuffix, Dir: step.Dir, Description: "Counts for the build of " + name + ": slower than any other"}
+	k := Registration{Profile: name + kb.InstrumentedSuffix, Dir: dir, Description: "Counts for the build of " + name + ": slower than any other"}
 	if p.Bench != nil {
 		k.Application = p.Bench.Workload().Application
 	}
@@ -66,20 +70,36 @@ func (r *Request) registerInstrumented(ctx context.Context, broker Broker, p *pi
 // CurrentKernel stores image and manifest of a profile's default version below
 // dir, and returns their folder; empty if jobs get no kernel but stock.
 func CurrentKernel(ctx context.Context, broker Broker, profile *kb.Profile, dir string) (string, error) {
-	if profile == nil {
+	v := current(profile)
+	if v == nil {
 		return "", nil
 	}
-	for _, v := range profile.Versions {
-		if v.Kernel.Version != profile.DefaultVersion || v.Quarantine != nil {
-			continue
-		}
-		dir, err := fetchKernel(ctx, broker, v, filepath.Join(dir, strings.TrimPrefix(v.Kernel.ImageDigest, "sha256:")))
-		if err != nil {
-			return "", fmt.Errorf("current kernel %q: %w", v.Kernel.Ref(), err)
-		}
-		return dir, nil
+	dir, err := fetchKernel(ctx, broker, *v, filepath.Join(dir, strings.TrimPrefix(v.Kernel.ImageDigest, "sha256:")))
+	if err != nil {
+		return "", fmt.Errorf("current kernel %q: %w", v.Kernel.Ref(), err)
 	}
-	return "", nil
+	return dir, nil
+}
+
+// current is the version that jobs get; nil if they get no kernel but stock.
+func current(profile *kb.Profile) *kb.ProfileVersion {
+	if profile == nil {
+		return nil
+	}
+	for i, v := range profile.Versions {
+		if v.Kernel.Version == profile.DefaultVersion && v.Quarantine == nil && v.Retired == nil {
+			return &profile.Versions[i]
+		}
+	}
+	return nil
+}
+
+// imageOf is the digest of the kernel that jobs get; empty for stock.
+func imageOf(profile *kb.Profile) string {
+	if v := current(profile); v != nil {
+		return v.Kernel.ImageDigest
+	}
+	return ""
 }
 
 func fetchKernel(ctx context.Context, broker Broker, v kb.ProfileVersion, dir string) (string, error) {

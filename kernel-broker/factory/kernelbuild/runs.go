@@ -199,9 +199,6 @@ func (r Run) keepTrace(cache string) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", err
-	}
 	return path, trace.Write(path)
 }
 

@@ -3,12 +3,15 @@
 package kernelbuild
 
 import (
+	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -94,4 +97,79 @@ func TestShareOfARun(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
+}
+
+// The command in a report makes the same kernel again: it names all that went in.
+func TestCommandRepeatsTheBuild(t *testing.T) {
+	for want, r := range map[string]Request{
+		"kernelctl kernel build heat":                  {},
+		"kernelctl kernel build heat --train":          {Options: pipeline.Options{Train: true}},
+		"kernelctl kernel build heat --from-run 7":     {Runs: []uint64{7}, Options: pipeline.Options{Counters: []pipeline.Counters{{Run: 7}}}},
+		"kernelctl kernel build heat --from-run 12,13": {Runs: []uint64{12, 13}, Options: pipeline.Options{Traces: []string{"a", "b"}}},
+		"kernelctl kernel build heat --from-perf '/d/perf.data' --from-perf '/d/it'\\''s.data=3'": {
+			Options: pipeline.Options{Samples: []pipeline.Samples{{Path: "/d/perf.data", Weight: 1}, {Path: "/d/it's.data", Weight: 3}}}},
+		"kernelctl kernel build heat --nodes '/d/n1.json' --aliases '/d/modules.alias'": {
+			Options: pipeline.Options{Nodes: []string{"/d/n1.json"}, Aliases: "/d/modules.alias"}},
+	} {
+		r.Options.Name = "heat"
+		if got := r.command(); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
+// What jobs cannot choose is not what they get today. The broker may have deleted the
+// image of a retired version.
+func TestCurrentKernelIsOneThatJobsGet(t *testing.T) {
+	for name, v := range map[string]kb.ProfileVersion{
+		"quarantined": {Quarantine: &kb.Quarantine{}}, "retired": {Retired: &kb.Retirement{}},
+	} {
+		v.Kernel.Version = 3
+		profile := &kb.Profile{Name: "mitgcm", DefaultVersion: 3, Versions: []kb.ProfileVersion{v}}
+		if dir, err := CurrentKernel(t.Context(), noImages{}, profile, t.TempDir()); dir != "" || err != nil {
+			t.Errorf("%s: %q, %v", name, dir, err)
+		}
+	}
+}
+
+type noImages struct{ Broker }
+
+func (noImages) Fetch(context.Context, string, uint64, string) error { return kb.ErrNotFound }
+
+// A build takes hours. What others made the default meanwhile was not beaten by it.
+func TestPublishOnlyOverWhatWasBeaten(t *testing.T) {
+	of := func(digest string) *kb.Profile {
+		v := kb.ProfileVersion{Kernel: kb.Kernel{Profile: "heat", Version: 1, ImageDigest: digest}}
+		return &kb.Profile{Name: "heat", DefaultVersion: 1, Versions: []kb.ProfileVersion{v}}
+	}
+	for name, c := range map[string]struct {
+		beaten string
+		now    *kb.Profile
+		want   bool
+	}{
+		"as it was": {"sha256:1", of("sha256:1"), true}, "stock as it was": {"", nil, true},
+		"this very kernel":  {"sha256:1", of("sha256:9"), true},
+		"another meanwhile": {"sha256:1", of("sha256:2"), false}, "one in place of stock": {"", of("sha256:2"), false},
+	} {
+		b := &catalogOf{profile: c.now}
+		_, err := Publisher{Broker: b, Beaten: c.beaten}.Publish(t.Context(), pipeline.Candidate{Name: "heat", ImageDigest: "sha256:9"}, io.Discard)
+		if c.want != (err == nil) || b.registered != c.want || !c.want && !errors.Is(err, kb.ErrFailedPrecondition) {
+			t.Errorf("%s: registered %t, %v", name, b.registered, err)
+		}
+	}
+}
+
+type catalogOf struct {
+	Broker
+	profile    *kb.Profile
+	registered bool
+}
+
+func (c *catalogOf) Profile(context.Context, string) (*kb.Profile, error) { return c.profile, nil }
+
+func (c *catalogOf) Settings(*kb.Profile) (Settings, error) { return Settings{}, nil }
+
+func (c *catalogOf) Register(context.Context, Registration) (kb.Ref, error) {
+	c.registered = true
+	return kb.Ref{}, nil
 }

@@ -78,8 +78,8 @@ func (b Bench) Measure(ctx context.Context, k Kernel, w workload.Workload, p wor
 		m.Mitigations = mitigations
 		m.Runs = append(m.Runs, regions)
 	}
-	m.samples(w, p)
-	return m, nil
+	err := m.samples(w, p)
+	return m, err
 }
 
 func (b Bench) count(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, dir string) ([]Region, []string, error) {

@@ -143,7 +143,10 @@ type Measurement struct {
 }
 
 // samples turns the runs into samples: one value for each run.
-func (m *Measurement) samples(w workload.Workload, p workload.Parameters) {
+func (m *Measurement) samples(w workload.Workload, p workload.Parameters) error {
+	if err := m.alike(); err != nil {
+		return fmt.Errorf("workload %q on kernel %q: %w", m.Workload, m.Kernel, err)
+	}
 	like := verdict.Sample{
 		Workload: w.Name, Kernel: m.Kernel, Exact: w.Exact(), Size: p.Size, Seed: p.Seed,
 	}
@@ -157,6 +160,23 @@ func (m *Measurement) samples(w workload.Workload, p workload.Parameters) {
 		}
 		m.Samples = append(m.Samples, of(like, part)...)
 	}
+	return nil
+}
+
+// alike refuses repetitions of which one had other regions than the first.
+func (m *Measurement) alike() error {
+	first := m.Runs[0]
+	for i, run := range m.Runs[1:] {
+		if len(run) != len(first) {
+			return fmt.Errorf("repetition %d has %d regions, the first has %d", i+2, len(run), len(first))
+		}
+		for j, region := range run {
+			if region.Name != first[j].Name {
+				return fmt.Errorf("region %d of repetition %d is %q, not %q", j+1, i+2, region.Name, first[j].Name)
+			}
+		}
+	}
+	return nil
 }
 
 // of takes every metric of a region in all of its repetitions.

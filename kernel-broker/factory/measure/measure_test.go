@@ -80,8 +80,25 @@ func measured(t *testing.T, kernel string, w workload.Workload, texts ...string)
 		}
 		m.Runs = append(m.Runs, regions)
 	}
-	m.samples(w, workload.Parameters{Seed: 7, Size: 10})
+	if err := m.samples(w, workload.Parameters{Seed: 7, Size: 10}); err != nil {
+		t.Fatal(err)
+	}
 	return m
+}
+
+// A workload says itself what its regions are: it may say another thing each time.
+func TestRepetitionsOfOtherRegions(t *testing.T) {
+	one, two := Region{Marker: 1, Name: "one", Operations: 1}, Region{Marker: 2, Name: "two", Operations: 1}
+	for want, runs := range map[string][][]Region{
+		"repetition 2 has 1 regions, the first has 2":  {{one, two}, {one}},
+		"repetition 3 has 2 regions, the first has 1":  {{one}, {one}, {one, two}},
+		`region 1 of repetition 2 is "two", not "one"`: {{one}, {two}},
+	} {
+		m := Measurement{Runs: runs}
+		if err := m.samples(workload.Workload{Name: "some"}, workload.Parameters{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 }
 
 func TestSamples(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
 // Emulator is Bench by package measure, for one workload.
@@ -184,9 +185,10 @@ func (f *Fault) Unwrap() error { return f.err }
 
 func (f *Fault) Detail() any { return f }
 
-// faultOf distinguishes a faulty kernel from a faulty bench; nil for the latter, and where it was ctx that ended the run.
+// faultOf distinguishes a faulty kernel from a faulty bench; nil for the latter, where it was ctx that ended the run,
+// and where this host had no room for what the guest left.
 func faultOf(ctx context.Context, err error) *Fault {
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || diskfull.Is(err) {
 		return nil
 	}
 	var boot *vm.BootError
@@ -208,14 +210,14 @@ func faultOf(ctx context.Context, err error) *Fault {
 // tries adds a step that a kernel has to stand, and that leaves nothing to go on
 // with where it does not.
 func (b *builder) tries(name, kind, kernel string, run func(ctx context.Context, kernel string, w *graph.Work) error) {
-	b.add(name, kind, b.bench(), map[string]string{"kernel": kernel}, emulate, func(ctx context.Context, w *graph.Work) error {
+	b.add(name, kind, b.bench(), map[string]string{"kernel": kernel}, emulate, steady(b.bench(), b.p.Bench.Inputs, func(ctx context.Context, w *graph.Work) error {
 		err := run(ctx, w.Need("kernel"), w)
 		if fault := faultOf(ctx, err); fault != nil {
 			fault.Kernel = w.Need("kernel")
 			return fault
 		}
 		return err
-	})
+	}))
 }
 
 // faults parts the error of a run: the kernels that are to blame, and the rest.

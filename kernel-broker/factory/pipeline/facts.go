@@ -195,7 +195,7 @@ func (p *Pipeline) Describe(w *graph.Work, name string) (kernelreport.Kernel, er
 		Provenance: provenance(manifest), Profile: profileUse(manifest.Profile),
 	}
 	if name == p.Recipe.Name && (manifest.Profile != nil || p.Recipe.Slimming != "") || name == kernelPlain && p.Recipe.Slimming != "" {
-		kernel.Trained = []verdict.Run{p.Bench.Workload().Train}
+		kernel.Trained = p.trainedOn()
 	}
 	if s := manifest.Sections; s != nil {
 		kernel.Size.FunctionText = s.All()

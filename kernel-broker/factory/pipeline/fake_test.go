@@ -41,10 +41,12 @@ type fake struct {
 	profiled pgo.Sections      // text of the kernel with a profile
 	traces   []slim.JobTrace   // of jobs, for the slimming
 	lines    string            // build id of the plain kernel
+	bench    string            // version of the workload's programs
+	keeps    string            // version of the keep-lists
 }
 
 func newFake() *fake {
-	return &fake{cost: map[string]float64{"stock": 1800, "plain": 1280, "optimised": 1220}, fail: map[string]error{}, source: "6.1-1",
+	return &fake{cost: map[string]float64{"stock": 1800, "plain": 1280, "optimised": 1220}, fail: map[string]error{}, source: "6.1-1", bench: "1", keeps: "1",
 		profiled: pgo.Sections{Text: 300, Unlikely: 600, Hot: 20}}
 }
 
@@ -141,7 +143,7 @@ func (f *fake) Workload() Workload {
 		Train: verdict.Run{Workload: "write8", Seed: 1, Size: 100}, Test: verdict.Run{Workload: "write8", Seed: 7, Size: 300}, Required: []string{"write8"}}
 }
 
-func (f *fake) Inputs() (Inputs, error) { return Inputs{"workload": "1"}, nil }
+func (f *fake) Inputs() (Inputs, error) { return Inputs{"workload": f.bench}, nil }
 
 func (f *fake) Boot(_ context.Context, _ string, _ *graph.Work) error {
 	return f.done("boot", f.did("boot"))
@@ -209,7 +211,7 @@ func (f *fake) Slim(_ context.Context, from Slimming, w *graph.Work) error {
 type slimmer struct{ *fake }
 
 func (s slimmer) Inputs() (Inputs, error) {
-	inputs := Inputs{"keep": "1"}
+	inputs := Inputs{"keep": s.keeps}
 	return inputs, Tracer{Traces: s.traces}.addRuns(inputs)
 }
 

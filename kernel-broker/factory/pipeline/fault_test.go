@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
@@ -87,6 +89,51 @@ func TestFaultOfTheBench(t *testing.T) {
 	}
 	if found, rest := faults(nil); found != nil || rest != nil {
 		t.Errorf("%+v, %v", found, rest)
+	}
+}
+
+// A full disk of this host cuts what a guest leaves short. The kernel is not to
+// blame: a measurement that says so would be kept, and the kernel refused for it.
+func TestFullDiskIsNoFaultOfTheKernel(t *testing.T) {
+	full := &vm.BootError{Reason: vm.ReasonReset, Err: fmt.Errorf("the result: %w", syscall.ENOSPC)}
+	if fault := faultOf(t.Context(), fmt.Errorf("workload: %w", full)); fault != nil {
+		t.Errorf("%+v", fault)
+	}
+	broken := &build.BuildError{Target: "bzImage", Err: errors.New("exit status 2")}
+	if brokenBuild(t.Context(), fmt.Errorf("kernel: %w", broken)) != broken {
+		t.Error("an option's build that fails is an answer")
+	}
+	broken.Err = errors.Join(broken.Err, syscall.ENOSPC)
+	if brokenBuild(t.Context(), fmt.Errorf("kernel: %w", broken)) != nil {
+		t.Error("a full disk is an answer about an option")
+	}
+	w := newWorld(t, nil)
+	w.fail["boot"] = full
+	if candidate, _, err := w.build(); candidate != nil || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%+v, %v", candidate, err)
+	}
+}
+
+// A build takes hours, in which a package of the workload may be updated. What ran
+// with the new one must not be kept as a result of the old one.
+func TestBenchThatChangesMeanwhile(t *testing.T) {
+	for _, at := range []string{"trace", "profile", "boot", "measure optimised test", "slim"} {
+		t.Run(at, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.after = func(done string) {
+				if done == at {
+					w.bench, w.keeps = "2", "2"
+				}
+			}
+			_, _, err := w.build()
+			if err == nil || !strings.Contains(err.Error(), "changed while") || w.versions != nil {
+				t.Fatalf("%v, published %v", err, w.versions)
+			}
+			again, worked, err := w.build()
+			if err != nil || !again.Benefit() || !strings.Contains(worked, at) {
+				t.Errorf("then: %+v, %v, worked on %s", again, err, worked)
+			}
+		})
 	}
 }
 

@@ -133,7 +133,7 @@ func (p *Pipeline) Build(ctx context.Context, runner *graph.Runner, until ...str
 		return nil, err
 	}
 	p.made = nil
-	_, err = runner.Run(ctx, p.Recipe.Name, g, until...)
+	p.results, err = runner.Run(ctx, p.Recipe.Name, g, until...)
 	found, rest := faults(err)
 	for _, fault := range found {
 		failed, err := p.blame(fault)
@@ -141,6 +141,15 @@ func (p *Pipeline) Build(ctx context.Context, runner *graph.Runner, until ...str
 		p.made = &failed
 	}
 	return p.made, rest
+}
+
+// Folder has what a step of the last Build made; empty if it did not come to that.
+// The newest build of the name may be another one.
+func (p *Pipeline) Folder(step string) string {
+	if result, has := p.results[step]; has {
+		return result.Files()
+	}
+	return ""
 }
 
 // ErrNeedsRun is in the error about a recipe that cannot be followed without

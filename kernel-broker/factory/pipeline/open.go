@@ -84,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("kernel %q: %w", o.Name, err)
 	}
 	p.SaveTraining = o.SaveTraining
-	if !o.Train && len(o.Counters)+len(o.Traces)+len(o.Samples) == 0 {
+	if o.trained(plan.Recipe) {
 		if p.Training, err = kernels.OpenTraining(ctx); err != nil {
 			return nil, err
 		}
@@ -103,6 +103,13 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 			Traces: p.Traces, Answers: filepath.Join(o.Cache, "slimming")}
 	}
 	return p, nil
+}
+
+// trained reports whether the catalog's training data take the place of runs. They
+// know nothing of the nodes for which this build slims.
+func (o Options) trained(recipe build.Recipe) bool {
+	forNodes := recipe.Slimming == build.SlimmingTrace && len(o.Nodes) > 0
+	return !o.Train && !forNodes && len(o.Counters)+len(o.Traces)+len(o.Samples) == 0
 }
 
 // Complete fills in what was not given: the cache, the tools by the place of this

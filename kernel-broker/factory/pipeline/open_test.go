@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
 func TestOptionsTravel(t *testing.T) {
@@ -83,6 +85,30 @@ func TestInstalledPlaces(t *testing.T) {
 	} {
 		if !strings.Contains(string(text), words) {
 			t.Errorf("make install does not say %q", words)
+		}
+	}
+}
+
+// Training data say what an earlier slimming and an earlier run found: they take the
+// place of neither where a build is given more to go by.
+func TestTrainingIsLeftAside(t *testing.T) {
+	slimmed, counted := build.Recipe{Slimming: build.SlimmingTrace}, build.Recipe{Optimisation: build.OptimisePGO}
+	for name, c := range map[string]struct {
+		options Options
+		recipe  build.Recipe
+		want    bool
+	}{
+		"nothing given":          {Options{}, slimmed, true},
+		"told to":                {Options{Train: true}, slimmed, false},
+		"counters":               {Options{Counters: []Counters{{Run: 7}}}, counted, false},
+		"traces":                 {Options{Traces: []string{"a"}}, slimmed, false},
+		"branches":               {Options{Samples: []Samples{{Path: "a"}}}, counted, false},
+		"nodes":                  {Options{Nodes: []string{"nodes.json"}}, slimmed, false},
+		"nodes, and no slimming": {Options{Nodes: []string{"nodes.json"}}, counted, true},
+		"aliases without a node": {Options{Aliases: "modules.alias"}, slimmed, true},
+	} {
+		if got := c.options.trained(c.recipe); got != c.want {
+			t.Errorf("%s: %t", name, got)
 		}
 	}
 }

@@ -391,3 +391,16 @@ func TestMeasuredIsStrict(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// In a report each kernel has its name: the candidate cannot have another one's.
+func TestNamesOfOtherKernels(t *testing.T) {
+	for name, optimisation := range map[string]build.Optimisation{"stock": "", "current": "", "slim": build.OptimisePGO} {
+		p := newWorld(t, func(r *build.Recipe) { r.Name, r.Optimisation = name, optimisation }).pipe
+		if _, err := p.Graph(); err == nil || !strings.Contains(err.Error(), "another kernel's name in its report") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := newWorld(t, func(r *build.Recipe) { r.Name, r.Optimisation = "slim", "" }).pipe.Graph(); err != nil {
+		t.Errorf("the slim kernel itself: %v", err)
+	}
+}

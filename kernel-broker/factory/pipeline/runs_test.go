@@ -137,6 +137,15 @@ func TestInstrumentedOfRuns(t *testing.T) {
 	if _, worked, err := w.build(step); err != nil || worked != "" || w.keys()[step] != key {
 		t.Errorf("worked on %s, %v", worked, err)
 	}
+	// What is published is this build's, whatever another one of the name did meanwhile.
+	other := *w.pipe
+	other.Traces = []slim.JobTrace{aTrace(13)}
+	if _, err := other.Build(t.Context(), w.runner(), "source"); err != nil {
+		t.Fatal(err)
+	}
+	if made := w.pipe.Folder(step); made != dir || other.Folder(step) != "" {
+		t.Errorf("%q and %q, want %q and nothing", made, other.Folder(step), dir)
+	}
 	// Counters of another kernel are refused with the command that makes this one.
 	_, _, err = w.build()
 	if !errors.Is(err, ErrOtherSource) && !strings.Contains(err.Error(), ErrOtherSource.Error()) || !strings.Contains(err.Error(), "kernelctl kernel build fake --instrumented --from-run 3,12") {

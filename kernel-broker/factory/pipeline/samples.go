@@ -58,15 +58,23 @@ func (b *builder) sample(slim string) (candidate string) {
 }
 
 func (b *builder) profileOfSamples() {
+	inputs := b.inputs(b.p.sampleInputs())
+	b.add("profile", "profile-of-samples", inputs, map[string]string{"kernel": "plain"}, light,
+		steady(inputs, b.p.sampleInputs, func(ctx context.Context, w *graph.Work) error {
+			return b.p.mergeSamples(ctx, w.Need("kernel"), w)
+		}))
+}
+
+func (p *Pipeline) sampleInputs() (Inputs, error) {
 	inputs := Inputs{}
-	for i, s := range b.p.Samples {
+	for i, s := range p.Samples {
 		digest, err := graph.FileDigest(s.Path)
-		b.err = errors.Join(b.err, err)
+		if err != nil {
+			return nil, err
+		}
 		inputs[fmt.Sprintf("samples %d", i+1)] = fmt.Sprintf("%s times %d", digest, s.Weight)
 	}
-	b.add("profile", "profile-of-samples", inputs, map[string]string{"kernel": "plain"}, light, func(ctx context.Context, w *graph.Work) error {
-		return b.p.mergeSamples(ctx, w.Need("kernel"), w)
-	})
+	return inputs, nil
 }
 
 func (p *Pipeline) mergeSamples(ctx context.Context, plain string, w *graph.Work) error {

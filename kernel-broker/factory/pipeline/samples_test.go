@@ -57,6 +57,23 @@ func TestProfilesOfTwoSites(t *testing.T) {
 	}
 }
 
+// A file that perf still writes to is another one hours later, when it is read.
+func TestSamplesThatChangeMeanwhile(t *testing.T) {
+	w := newWorld(t, sampled)
+	file := sampleFile(t, "vfs_write:30:10\n 1: 10\n")
+	w.pipe.Samples = []Samples{{Path: file, Weight: 1}}
+	w.after = func(done string) {
+		if done == "compile plain" {
+			if err := os.WriteFile(file, []byte("vfs_read:30:10\n 1: 10\n"), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, _, err := w.build(); err == nil || !strings.Contains(err.Error(), "samples 1 changed while the build ran") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestSamplesOfAnotherKernel: addresses that perf recorded mean nothing on another
 // kernel, and a file may be anything.
 func TestSamplesOfAnotherKernel(t *testing.T) {

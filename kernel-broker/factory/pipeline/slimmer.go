@@ -18,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
 // Tracer is Slimmer by package slim.
@@ -206,8 +207,7 @@ func (t *trials) Try(ctx context.Context, off []string) (answer slim.Answer, err
 		input := build.CompileInput{Variant: build.Plain, Config: filepath.Join(dir, build.ConfigFile)}
 		watch := build.Watch{Log: t.work.Log, Units: t.work.Units}
 		manifest, err := t.Factory.builder(t.work).Compile(ctx, t.Factory.Plan, input, watch, kernel)
-		var broken *build.BuildError
-		if errors.As(err, &broken) && ctx.Err() == nil {
+		if broken := brokenBuild(ctx, err); broken != nil {
 			answer = slim.Answer{Stage: "build", Reason: complaint(broken.Tail)}
 			return nil
 		}
@@ -220,6 +220,16 @@ func (t *trials) Try(ctx context.Context, off []string) (answer slim.Answer, err
 		return t.run(ctx, kernel, dir, &answer)
 	})
 	return answer, err
+}
+
+// brokenBuild is a configuration that does not compile; nil where something else
+// ended the build.
+func brokenBuild(ctx context.Context, err error) *build.BuildError {
+	var broken *build.BuildError
+	if ctx.Err() != nil || diskfull.Is(err) || !errors.As(err, &broken) {
+		return nil
+	}
+	return broken
 }
 
 // run boots the kernel and puts it to work with the training data.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
@@ -66,8 +67,9 @@ type Pipeline struct {
 	// Store has the results of the steps, and what each cost.
 	Store graph.Store
 
-	made  *Candidate // by the effect at the end
-	saved string     // digest of the training data
+	made    *Candidate // by the effect at the end
+	saved   string     // digest of the training data
+	results map[string]graph.Result
 }
 
 // builder collects steps and the first error.
@@ -133,6 +135,27 @@ func (b *builder) bench() Inputs {
 	return b.benchInputs
 }
 
+// steady has what a step did count only if its inputs are still those of its key
+// when it is done: a build takes hours, in which packages and programs of the
+// workload may be updated.
+func steady(inputs Inputs, ask func() (Inputs, error), run func(context.Context, *graph.Work) error) func(context.Context, *graph.Work) error {
+	return func(ctx context.Context, w *graph.Work) error {
+		if err := run(ctx, w); err != nil {
+			return err
+		}
+		now, err := ask()
+		if err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(inputs)) {
+			if now[name] != inputs[name] {
+				return fmt.Errorf("%s changed while the build ran: build again, with what is there now", name)
+			}
+		}
+		return nil
+	}
+}
+
 // add adds a step; kind is empty when it is the name.
 func (b *builder) add(name, kind string, inputs Inputs, needs map[string]string, resources graph.Resources, run func(context.Context, *graph.Work) error) {
 	b.steps = append(b.steps, graph.Step{Name: name, Kind: kind, Inputs: inputs, Needs: needs, Resources: resources, Run: run})
@@ -191,10 +214,11 @@ func (b *builder) slim() (step string) {
 	b.configure("traced-config", build.Traced, "")
 	b.compile("traced", build.Traced, "traced-config", "")
 	b.tries("trace", "", "traced", b.p.Bench.Trace)
-	b.add("slim", "", b.inputs(b.p.Slimmer.Inputs()), map[string]string{"kernel": "traced", "trace": "trace", "source": "source"}, b.p.heavy(),
-		func(ctx context.Context, w *graph.Work) error {
+	inputs := b.inputs(b.p.Slimmer.Inputs())
+	b.add("slim", "", inputs, map[string]string{"kernel": "traced", "trace": "trace", "source": "source"}, b.p.heavy(),
+		steady(inputs, b.p.Slimmer.Inputs, func(ctx context.Context, w *graph.Work) error {
 			return b.p.Slimmer.Slim(ctx, Slimming{Kernel: w.Need("kernel"), Trace: w.Need("trace")}, w)
-		})
+		}))
 	return "slim"
 }
 
@@ -241,6 +265,10 @@ func (b *builder) fit(plain, candidate string) {
 // judge adds what is done with a candidate. A kernel that does not boot is not
 // measured.
 func (b *builder) judge(plain, candidate string) {
+	if name := b.p.Recipe.Name; name == KernelStock || name == kernelCurrent || name == kernelPlain && plain != candidate {
+		b.err = errors.Join(b.err, fmt.Errorf("%s is another kernel's name in its report: give the recipe another one", name))
+		return
+	}
 	b.add("stock", "", b.inputs(b.p.Kernels.StockInputs(context.Background())), nil, light, b.p.Kernels.Stock)
 	kernels := map[string]string{KernelStock: "stock", b.p.Recipe.Name: candidate}
 	if plain != candidate {
@@ -273,14 +301,18 @@ func (b *builder) judge(plain, candidate string) {
 	b.report(needs)
 }
 
-// verdictForm changes when the same facts give a verdict of another form.
-const verdictForm = 2
+// verdictForm changes when the same facts give another verdict, or one of another form.
+const verdictForm = 3
 
 // report adds the verdict and the page. Both read the same facts.
 func (b *builder) report(needs map[string]string) {
 	workload := b.p.Bench.Workload()
-	text, err := graph.ValueDigest(map[string]any{"workload": workload, "rules": b.p.Rules, "optimisation": b.p.Recipe.Optimisation,
-		"verdict": verdictForm, "shares": b.p.RunShares})
+	rules := map[string]any{"workload": workload, "rules": b.p.Rules, "optimisation": b.p.Recipe.Optimisation,
+		"verdict": verdictForm, "shares": b.p.RunShares}
+	if runs := b.p.trainedOn(); len(runs) > 1 { // the workload's own is in it
+		rules["trained"] = runs
+	}
+	text, err := graph.ValueDigest(rules)
 	b.err = errors.Join(b.err, err)
 	inputs := Inputs{"name": b.p.Recipe.Name, "rules": text}
 	b.add(StepVerdict, "", inputs, needs, light, b.p.decide)
@@ -315,9 +347,10 @@ func (b *builder) measure(name, step, candidate string, needs map[string]string)
 		run := b.p.Bench.Workload().Run(data)
 		mine := Inputs{"data": fmt.Sprintf("%s seed %d size %d", data, run.Seed, run.Size)}
 		maps.Copy(mine, b.bench())
-		b.add(id, "measure", mine, map[string]string{"kernel": step}, emulate, func(ctx context.Context, w *graph.Work) error {
-			return b.p.Bench.Measure(ctx, w.Need("kernel"), data, w)
-		})
+		b.add(id, "measure", mine, map[string]string{"kernel": step}, emulate,
+			steady(b.bench(), b.p.Bench.Inputs, func(ctx context.Context, w *graph.Work) error {
+				return b.p.Bench.Measure(ctx, w.Need("kernel"), data, w)
+			}))
 		if step == candidate {
 			b.after("boot")
 		}

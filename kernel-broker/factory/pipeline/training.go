@@ -15,6 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
@@ -106,12 +107,40 @@ func (b *builder) save(needs map[string]string) {
 	}
 }
 
+// trainingForm is how training data name the run that they are of.
+const trainingForm = "seed %d, size %d"
+
+func trainingText(run verdict.Run) string {
+	return run.Workload + ", " + fmt.Sprintf(trainingForm, run.Seed, run.Size)
+}
+
+// trainingRun is the way back; false where the data are of something else.
+func trainingRun(text string) (verdict.Run, bool) {
+	name, rest, _ := strings.Cut(text, ", ")
+	run := verdict.Run{Workload: name}
+	_, err := fmt.Sscanf(rest, trainingForm, &run.Seed, &run.Size)
+	return run, err == nil
+}
+
+// trainedOn are the runs of which a kernel's profile and slimming are: the
+// workload's own, and the one in the training data, which the workload may have had
+// when they were made.
+func (p *Pipeline) trainedOn() []verdict.Run {
+	runs := []verdict.Run{p.Bench.Workload().Train}
+	if p.Training != nil {
+		if run, known := trainingRun(p.Training.Workload); known && run != runs[0] {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
 // save writes what the runs said, with the report of the kernel.
 func (p *Pipeline) save(w *graph.Work, made build.Manifest) error {
 	run := p.Bench.Workload().Run(Train)
 	facts := training.Facts{
 		Kernel: p.Recipe.Name, BuildID: made.BuildID, Image: made.Image.Digest,
-		Workload: fmt.Sprintf("%s, seed %d, size %d", run.Workload, run.Seed, run.Size),
+		Workload: trainingText(run),
 	}
 	if f, ok := p.Kernels.(Factory); ok {
 		var err error

@@ -15,6 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
 // learned is what a build by one world's runs saved.
@@ -79,6 +80,27 @@ func TestTrainedElsewhereAndMeasuredHere(t *testing.T) {
 	for _, run := range []string{"profile", "slim", "compile traced", "compile instrumented"} {
 		if strings.Contains(worked, run) {
 			t.Errorf("worked on %s: %s", run, worked)
+		}
+	}
+}
+
+// The data may be of another run than the workload trains with today: the kernel is
+// not judged by what went into it.
+func TestTrainedElsewhereOnTheTest(t *testing.T) {
+	made, _ := learned(t, nil)
+	w := newWorld(t, nil)
+	w.pipe.Training = made
+	if candidate, _, err := w.build(); err != nil || !candidate.Benefit() {
+		t.Fatalf("%+v, %v", candidate, err)
+	}
+	made.Workload = "write8, seed 7, size 40" // the test has this seed
+	candidate, _, err := w.build()
+	if err != nil || candidate.Outcome != verdict.Refused || !strings.Contains(candidate.Reason, "fake was trained on write8 with seed 7") {
+		t.Errorf("%+v, %v", candidate, err)
+	}
+	for _, text := range []string{"", "counters of run 12", "write8, seed x, size 1"} {
+		if run, known := trainingRun(text); known {
+			t.Errorf("%q: %+v", text, run)
 		}
 	}
 }

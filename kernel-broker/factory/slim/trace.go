@@ -8,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // kernelHalf is where the kernel's half of the address space begins on x86-64.
@@ -157,7 +158,7 @@ func (t JobTrace) Write(file string) error {
 	if err != nil {
 		return fmt.Errorf("trace of run %d: %w", t.Run, err)
 	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
+	return atomicfile.Write(file, append(text, '\n'), 0o644)
 }
 
 // callTable is where the kernel's source has its system calls.

@@ -3,6 +3,9 @@
 package slim
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -83,4 +86,22 @@ func FuzzReadTrace(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Who finds the file takes it as it is, so a kill must not leave half of it.
+func TestJobTraceIsReplacedWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.json")
+	before := path + ".before"
+	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o644), os.Link(path, before)); err != nil {
+		t.Fatal(err)
+	}
+	if err := (JobTrace{Run: 12}).Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(before); err != nil || string(text) != "old" {
+		t.Errorf("the old file was written to: %q, %v", text, err)
+	}
+	if all, err := ReadJobTraces([]string{path}); err != nil || len(all) != 1 {
+		t.Errorf("%+v, %v", all, err)
+	}
 }

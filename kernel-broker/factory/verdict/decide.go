@@ -57,7 +57,8 @@ type Case struct {
 	Current     Kernel
 	// Stock is the distribution's own kernel. A kernel that wins does about the
 	// processor's flaws what that one does, unless the rules allow others.
-	// Without facts about it nothing is asked.
+	// Without facts about it nothing is asked, unless there are none because it
+	// failed.
 	Stock Kernel
 	// Slim is the slim kernel compiled with plain -O2; without a name where the
 	// candidate is that one.
@@ -136,6 +137,17 @@ func (c Case) unlike() []Kernel {
 	return others
 }
 
+// stockFailed is the check in which the stock kernel failed before anything else
+// was known of it; empty if there is none.
+func (c Case) stockFailed() string {
+	for _, check := range c.Checks {
+		if check.Kernel == c.Stock.Name && !check.Passed && len(c.Stock.Mitigations) == 0 {
+			return check.Workload
+		}
+	}
+	return ""
+}
+
 // allowed says what a kernel won in spite of.
 func (c Case) allowed() string {
 	text := ""
@@ -184,8 +196,13 @@ func (c Case) weigh(wholes []Whole) Verdict {
 		return refused("%s with seed %d and size %d was not measured on both %s and %s",
 			test.Workload, test.Seed, test.Size, c.Candidate.Name, c.Current.Name)
 	}
-	if unlike := c.unlike(); len(unlike) > 0 && !c.Rules.UnequalMitigations {
-		return refused("%s", whatIsUnequal(c.Candidate, unlike[0]))
+	if !c.Rules.UnequalMitigations {
+		if unlike := c.unlike(); len(unlike) > 0 {
+			return refused("%s", whatIsUnequal(c.Candidate, unlike[0]))
+		}
+		if failed := c.stockFailed(); failed != "" {
+			return refused("%s fails %s: what it does about the processor's flaws is not known", c.Stock.Name, failed)
+		}
 	}
 	var won, lost, neither []string
 	for _, one := range wholes {

@@ -72,6 +72,16 @@ func TestDecide(t *testing.T) {
 			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Vulnerable"}, []string{"meltdown: Vulnerable"}
 			c.Stock = Kernel{Name: "stock", Mitigations: []string{"meltdown: Mitigation: PTI"}}
 		}, Refused, `"Mitigation: PTI" on stock`},
+		{"as weak as the current one, and stock fails its workload", func(c *Case) {
+			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Vulnerable"}, []string{"meltdown: Vulnerable"}
+			c.Stock = Kernel{Name: "stock"}
+			c.Checks = append(c.Checks, CheckRun{"write8", "stock", false, "run failed"})
+		}, Refused, "stock fails write8: what it does about the processor's flaws is not known"},
+		{"stock fails its workload, where the site allows other mitigations", func(c *Case) {
+			c.Rules.UnequalMitigations = true
+			c.Stock = Kernel{Name: "stock"}
+			c.Checks = append(c.Checks, CheckRun{"write8", "stock", false, "run failed"})
+		}, Benefit, "fewer)"},
 		{"as stock", func(c *Case) {
 			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Mitigation: PTI"}, []string{"meltdown: Mitigation: PTI"}
 			c.Stock = Kernel{Name: "stock", Mitigations: []string{"meltdown: Mitigation: PTI"}}

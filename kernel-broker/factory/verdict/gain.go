@@ -4,6 +4,7 @@ package verdict
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -311,29 +312,32 @@ func CompareAll(candidate, current []Side, rules Rules) Whole {
 		whole.Standing, whole.Reason, whole.Change = only.Standing, only.Reason, only.change()
 		return whole
 	}
-	whole.judge(ratios, count)
+	whole.judge(ratios, count, rules)
 	return whole
 }
 
-func (w *Whole) judge(ratios []float64, count map[Standing]int) {
+func (w *Whole) judge(ratios []float64, count map[Standing]int, rules Rules) {
 	mean, err := stats.GeometricMean(ratios)
 	if err != nil {
 		w.Standing, w.Reason = Incomparable, fmt.Sprintf("geometric mean: %v", err)
 		return
 	}
 	w.Change = mean - 1
+	w.Reason = fmt.Sprintf("geometric mean of %d parts: %d better, %d worse, %d equal, %d unclear",
+		len(ratios), count[Better], count[Worse], count[Equal], count[Unclear])
 	switch {
 	case count[Better]+count[Worse] == 0 && count[Unclear] > 0:
 		w.Standing = Unclear
+	case mean == 1:
+		w.Standing = Equal
+	case math.Abs(w.Change) <= rules.Resolution*max(mean, 1):
+		// Parts that are clear may cancel out, or be few among many.
+		w.Standing, w.Reason = Unclear, w.Reason+": "+unresolved(rules)
 	case mean < 1:
 		w.Standing = Better
-	case mean > 1:
-		w.Standing = Worse
 	default:
-		w.Standing = Equal
+		w.Standing = Worse
 	}
-	w.Reason = fmt.Sprintf("geometric mean of %d parts: %d better, %d worse, %d equal, %d unclear",
-		len(ratios), count[Better], count[Worse], count[Equal], count[Unclear])
 }
 
 // clear is the ratio that a comparison stands for, 0 when there is none: with a

@@ -39,6 +39,10 @@ func TestCompareAll(t *testing.T) {
 		{"only noise", parts("pgo", noise, noise), parts("slim", one(120), one(120)), Unclear, 0, "2 unclear"},
 		// The noise is lower by a half, and counts for nothing.
 		{"noise and a loss", parts("pgo", noise, one(101)), parts("slim", []float64{130, 200, 280}, one(100)), Worse, 0.0049875, "1 worse, 0 equal, 1 unclear"},
+		// Either change is clear, and the mean of both is less than two builds of one kernel differ by.
+		{"a gain that a loss takes away", parts("pgo", one(99_750), one(100_200)), parts("slim", one(100_000), one(100_000)), Unclear, -0.000252, "no more than 0.1 %"},
+		{"one part in ten", parts("pgo", one(99_500), one(1), one(1), one(1), one(1), one(1), one(1), one(1), one(1), one(1)),
+			parts("slim", one(100_000), one(1), one(1), one(1), one(1), one(1), one(1), one(1), one(1), one(1)), Unclear, -0.0005011, "1 better, 0 worse, 9 equal"},
 		{"another part", parts("pgo", one(90)), parts("slim", one(1), one(2))[1:], Incomparable, 0, "different parts: a and b"},
 	}
 	for _, c := range cases {
@@ -97,6 +101,10 @@ func TestDecideByAllParts(t *testing.T) {
 	got := Decide(c)
 	if got.Outcome != Benefit || len(got.Comparisons) != 2 || !strings.Contains(got.Reason, "-25.8 % on write8 (geometric mean of 2 parts") {
 		t.Errorf("%s: %s", got.Outcome, got.Reason)
+	}
+	c.Samples[0].Values, c.Samples[1].Values = []float64{99.75}, []float64{100.2}
+	if got := Decide(c); got.Outcome != NoBenefit || !strings.Contains(got.Reason, "builds of one kernel may differ") {
+		t.Errorf("gain and loss: %s: %s", got.Outcome, got.Reason)
 	}
 	c.Samples = c.Samples[:3] // slim was not measured in the second
 	if got := Decide(c); got.Outcome != Refused || !strings.Contains(got.Reason, "not measured on both") {

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -85,6 +86,8 @@ const (
 	// ReasonInit: the kernel could not execute the first program. It then looks
 	// for others, and busybox is one that waits for input.
 	ReasonInit Reason = "the first program does not start"
+	// ReasonEndless: it would have filled this host's disk.
+	ReasonEndless Reason = "too much output"
 )
 
 // BootError is a kernel that did not carry the script to its end.
@@ -140,8 +143,11 @@ func (g Guest) validate() error {
 	return nil
 }
 
-// tailLines is how much of the console an error carries.
-const tailLines = 40
+// How much of the console an error carries: lines may be of any length.
+const (
+	tailLines = 40
+	tailBytes = 16 << 10
+)
 
 // panicMark is how every kernel since 2.4 says that it gives up, initMark that
 // it goes on without the guest's first program.
@@ -159,7 +165,12 @@ type console struct {
 	rest     []byte // the end of what was read, for a word cut in two
 	panicked bool
 	astray   bool // the first program is not ours
+	endless  bool // more came than a guest has reason to send
 }
+
+// mostConsole is far more than any boot says. A kernel that warns in a loop says so
+// much in a minute, and has an hour.
+const mostConsole = 16 << 20
 
 // read takes in what is new.
 func (c *console) read() error {
@@ -179,6 +190,7 @@ func (c *console) read() error {
 		return err
 	}
 	c.offset += int64(len(news))
+	c.endless = c.endless || c.offset > mostConsole || sizeOf(filepath.Join(filepath.Dir(c.path), streamFile)) > mostBytes
 	text := slices.Concat(c.rest, news)
 	c.panicked = c.panicked || bytes.Contains(text, panicMark)
 	c.astray = c.astray || bytes.Contains(text, initMark)
@@ -187,6 +199,15 @@ func (c *console) read() error {
 		_, err = c.copy.Write(news)
 	}
 	return err
+}
+
+// sizeOf a file; 0 if it is not there.
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // failure is the error of a guest that did not come to its end.
@@ -207,10 +228,11 @@ func (c *console) failure(reason Reason, cause error) *BootError {
 			break
 		}
 	}
+	tail := strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 	return &BootError{
 		Reason:  reason,
-		Said:    said,
-		Tail:    strings.Join(lines[max(0, len(lines)-tailLines):], "\n"),
+		Said:    said[:min(len(said), tailBytes)],
+		Tail:    tail[max(0, len(tail)-tailBytes):],
 		Console: c.path,
 		Err:     cause,
 	}

@@ -47,6 +47,7 @@ func Run(ctx context.Context, g Guest, outDir string) (Result, error) {
 		Console: console.path,
 		Wall:    time.Since(started),
 	}
+	full := noRoom(dir) // before the guest's own disk makes room
 	err = os.Remove(filepath.Join(dir, diskFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return result, fmt.Errorf("guest: %w", err)
@@ -56,9 +57,19 @@ func Run(ctx context.Context, g Guest, outDir string) (Result, error) {
 	}
 	result.ExitCode, err = unpack(filepath.Join(dir, streamFile), result.Files)
 	if err != nil {
-		return result, console.failure(ReasonReset, err)
+		return result, console.failure(ReasonReset, errors.Join(err, full))
 	}
 	return result, os.Remove(filepath.Join(dir, streamFile))
+}
+
+// noRoom is an error where the file system is full: QEMU says nothing of what it
+// could not write, and the result is then cut short.
+func noRoom(dir string) error {
+	var space syscall.Statfs_t
+	if err := syscall.Statfs(dir, &space); err != nil || space.Bavail > 0 {
+		return err
+	}
+	return syscall.ENOSPC
 }
 
 // placed makes every path absolute, since QEMU runs in the run's own folder.
@@ -133,7 +144,7 @@ func watch(ctx context.Context, g Guest, dir string, console *console) error {
 				cancel()
 				return errors.Join(err, <-done)
 			}
-			if console.astray {
+			if console.astray || console.endless {
 				cancel()
 			}
 			if console.panicked && grace == nil {
@@ -153,6 +164,8 @@ func meaning(ctx context.Context, console *console, hung bool, err error) error 
 		return console.failure(ReasonInit, nil)
 	case console.panicked:
 		return console.failure(ReasonPanic, nil)
+	case console.endless:
+		return console.failure(ReasonEndless, nil)
 	case hung:
 		return console.failure(ReasonHang, nil)
 	case ctx.Err() != nil:

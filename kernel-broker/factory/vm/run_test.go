@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -73,6 +74,8 @@ func TestRunThatDoesNotEndWell(t *testing.T) {
 		"panic after a result": {sendResult + "echo Kernel panic - not syncing: x >console.log", ReasonPanic, "kernel panic"},
 		"hang":                 {"echo still here >console.log; exec sleep 1000", ReasonHang, "still here"},
 		"reset":                {"echo gone >console.log", ReasonReset, "no such file"},
+		"prints without end":   {"head -c 20000000 /dev/zero >console.log; exec sleep 1000", ReasonEndless, "too much output"},
+		"sends without end":    {"echo up >console.log; truncate -s 3G result.tar.gz; exec sleep 1000", ReasonEndless, "too much output"},
 		"cut result":           {sendResult + "truncate -s 40 result.tar.gz", ReasonReset, "unexpected EOF"},
 		"refused by QEMU":      {"echo no such machine >&2; exit 1", "", "exit status 1: no such machine"},
 	}
@@ -90,10 +93,20 @@ func TestRunThatDoesNotEndWell(t *testing.T) {
 			if errors.As(err, &failure) != (c.reason != "") {
 				t.Fatalf("error is %#v", err)
 			}
-			if failure != nil && failure.Reason != c.reason {
-				t.Errorf("reason is %v, want %v", failure.Reason, c.reason)
+			if failure != nil && (failure.Reason != c.reason || len(failure.Tail) > tailBytes) {
+				t.Errorf("reason is %v, want %v, with %d bytes", failure.Reason, c.reason, len(failure.Tail))
 			}
 		})
+	}
+}
+
+// QEMU goes on when it cannot write what a guest says.
+func TestNoRoom(t *testing.T) {
+	if err := noRoom(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	if err := noRoom("/proc"); !errors.Is(err, syscall.ENOSPC) { // which has no blocks at all
+		t.Errorf("error is %v", err)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Write puts content at path.
@@ -53,6 +55,16 @@ func SyncDir(dir string) error {
 		err = nil
 	}
 	return errors.Join(err, folder.Close())
+}
+
+// SyncAll makes all that was written to a directory's file system survive a power cut. A tree that is filled and then
+// renamed needs it before the rename.
+func SyncAll(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(folder.Fd())), folder.Close())
 }
 
 // put has a file written beside the path and moved there.

@@ -160,3 +160,12 @@ func TestUnsyncableFolder(t *testing.T) {
 		t.Errorf("%q, %v", got, reading)
 	}
 }
+
+func TestSyncAll(t *testing.T) {
+	if err := SyncAll(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	if err := SyncAll(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+}

@@ -222,7 +222,7 @@ func measurement(v verdict.Verdict) kb.Measurement {
 		}
 		if g.Share != nil {
 			gain.Share, gain.Source = percent(&g.Share.Estimate), kb.ShareSource(g.Share.Source)
-			for _, r := range g.Share.Runs {
+			for _, r := range g.Share.Runs[:min(len(g.Share.Runs), kb.MaxShareRuns)] {
 				gain.Runs = append(gain.Runs, r.Run)
 			}
 		}

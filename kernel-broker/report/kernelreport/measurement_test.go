@@ -81,6 +81,18 @@ func TestReadMeasurementOfNoBenefit(t *testing.T) {
 	}
 }
 
+// The catalog names some of many runs; the report has them all.
+func TestReadMeasurementOfManyRuns(t *testing.T) {
+	f := fixture()
+	for i := range 100 {
+		f.RunShares = append(f.RunShares, verdict.RunShare{Run: uint64(i + 1), Kernel: "stock", Share: 0.1})
+	}
+	got, err := ReadMeasurement(written(t, f), digestOf("c"))
+	if err != nil || len(got.ToStock.Runs) != kb.MaxShareRuns || got.ToStock.Runs[0] != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestReadMeasurementRefuses(t *testing.T) {
 	good := string(written(t, fixture()))
 	for words, text := range map[string]string{
