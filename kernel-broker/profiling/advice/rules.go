@@ -48,13 +48,13 @@ func largerPages(f facts) []Step {
 	}
 	var ns, faults float64
 	for _, c := range s.Calls {
-		if c.Name == profiling.PageFault {
-			ns += float64(c.Split[profiling.CauseCall].NS)
-			faults += float64(c.Count)
-			continue
-		}
 		part := c.Split[profiling.CauseFault]
 		ns += float64(part.NS)
+		if c.Name == profiling.PageFault {
+			// The way into and out of the fault is the call's own work.
+			ns += float64(c.Split[profiling.CauseCall].NS)
+			part.Count = c.Count
+		}
 		faults += float64(part.Count)
 	}
 	return []Step{{
