@@ -185,7 +185,7 @@ func (r *run) profile() (found, error) {
 		err = r.follow(session, group, reason)
 		switch {
 		case errors.Is(err, errNobody):
-			return r.folder.gather(r.k.o.Node, false, err, nil)
+			return r.folder.gather(r.k.o.Node, false, err, r.notes)
 		case err != nil:
 			return found{}, err
 		}
