@@ -87,6 +87,16 @@ func TestWithoutSlurmKeepsTheJobs(t *testing.T) {
 	}
 }
 
+// The node's last bucket has no end: a script waits for hours.
+func TestBelowInTheLastBucket(t *testing.T) {
+	const hours = 3 * 3600 * 1e9
+	c := Syscall{Count: 3, MostNS: hours, Times: make(Histogram, 40)}
+	c.Times[3], c.Times[39] = 1, 2
+	if c.Below(0.2) != 15 || c.Below(0.5) != hours || c.Below(0.99) != hours {
+		t.Errorf("a fifth below %d, half below %d, 99 %% below %d", c.Below(0.2), c.Below(0.5), c.Below(0.99))
+	}
+}
+
 // The bound of a histogram lies at a power of two, beyond the longest call.
 func TestBelowIsNotBeyondTheLongest(t *testing.T) {
 	c := Syscall{MostNS: 90}
