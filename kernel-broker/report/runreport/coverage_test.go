@@ -53,3 +53,12 @@ func TestEstimatesAreNeverShownAsCounts(t *testing.T) {
 		t.Error("the exact collector's figures are called estimates")
 	}
 }
+
+// Two parts of a run on one node are of one node.
+func TestNodesAreCountedOnce(t *testing.T) {
+	result := full()
+	result.Nodes = append(result.Nodes, result.Nodes[0])
+	if said := text(t, result); !strings.Contains(said, "from the results of 1 nodes") {
+		t.Error(said)
+	}
+}

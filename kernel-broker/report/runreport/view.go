@@ -42,6 +42,9 @@ type view struct{ Report }
 // Shown is the displayed part of the result.
 func (v view) Shown() profiling.Result { return v.shown }
 
+// Nodes is how many nodes the results are of.
+func (v view) Nodes() int { return len(v.Result.NodeNames()) }
+
 func (v view) Mood() string {
 	switch v.Decision.Verdict {
 	case advice.WorthAKernel, advice.WorthAChange:
