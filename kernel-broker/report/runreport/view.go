@@ -140,6 +140,20 @@ func (v view) MoreFiles(most int) uint64 {
 	return uint64(max(0, len(v.shown.IO.Files)-most)) + v.shown.IO.FilesLeftOut
 }
 
+// NoRoom is how many reads and writes are of files that found no room on their node.
+func (v view) NoRoom() uint64 {
+	over := v.shown.IO.Overflow
+	return over.Read.Calls + over.Write.Calls
+}
+
+// Dropped is how many events of the noise found no room on their node.
+func (v view) Dropped() (events uint64) {
+	for _, c := range v.Result.Noise.CPUs {
+		events += c.Dropped
+	}
+	return events
+}
+
 // Worst single event of the noise.
 func (v view) Worst() string {
 	cpu, worst, ok := v.Result.Noise.Worst()
