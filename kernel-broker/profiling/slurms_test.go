@@ -70,6 +70,20 @@ func TestWithoutSlurm(t *testing.T) {
 	}
 }
 
+// Whose the failed calls were is not known; there are no more of them than calls.
+func TestFailedCallsAreAmongTheJobs(t *testing.T) {
+	whole := withSlurms()
+	for i := range whole.Syscalls.Calls {
+		whole.Syscalls.Calls[i].Failed = whole.Syscalls.Calls[i].Count
+	}
+	r, _ := whole.WithoutSlurm()
+	for _, c := range r.Syscalls.Calls {
+		if c.Failed > c.Count {
+			t.Errorf("%s: %d of %d calls failed", c.Name, c.Failed, c.Count)
+		}
+	}
+}
+
 // A job without any of it loses nothing.
 func TestWithoutSlurmKeepsTheJobs(t *testing.T) {
 	whole := withSlurms()
