@@ -23,9 +23,9 @@ const (
 	liveWrite = 5 * time.Second
 )
 
-// liveServer hands out figures while a job runs: watchers get JSON lines, the latest first and then each new one, and so do
-// clients of a unix socket, if there is one. It reads nothing from clients and disconnects slow ones, so that no reader can
-// delay the measurement.
+// liveServer hands out figures while a job runs: watchers get JSON lines, the latest first if others listen already, and
+// then each new one, and so do clients of a unix socket, if there is one. It reads nothing from clients and disconnects slow
+// ones, so that no reader can delay the measurement.
 type liveServer struct {
 	// end removes the socket.
 	end func() error
@@ -92,6 +92,9 @@ func (s *liveServer) unsubscribe(lines chan []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.clients, lines)
+	if len(s.clients) == 0 {
+		s.latest = nil // none follow it until somebody listens again
+	}
 }
 
 // write lines to one client until they end or it fails.
