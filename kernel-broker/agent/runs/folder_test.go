@@ -3,6 +3,7 @@
 package runs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,11 +97,41 @@ func TestNoSpaceForNotes(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(f.path(mergedFile), "in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.gather("n1", true, nil, []string{whyLate})
+	got, err := f.gather("n1", 0, true, nil, []string{whyLate})
 	if err != nil || len(got.files) != 1 || got.partial != whyLate {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if names := f.nodes(t); !slices.Equal(names, []string{"n1"}) {
 		t.Errorf("nodes %q", names)
+	}
+}
+
+// Each step's result is within the limit; those of a job with many steps are not, together.
+func TestManyStepsFitTheLimit(t *testing.T) {
+	f := folder(t.TempDir())
+	large := profiling.Result{Format: profiling.Format, Nodes: []profiling.Node{{Name: "n1"}}, IO: &profiling.IO{}}
+	for i := range 100 {
+		large.IO.Files = append(large.IO.Files, profiling.File{Node: "n1", Path: fmt.Sprintf("/out/%d", i)})
+	}
+	content, err := large.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"1.earlier", "2.earlier", kb.ResultFile} {
+		if err := os.WriteFile(f.path(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := 2 * len(content)
+	got, err := f.gather("n1", most, true, nil, nil)
+	if err != nil || got.partial != whyLarge || got.files[0].Size > uint64(most) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	content, err = os.ReadFile(f.path(kb.ResultFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := profiling.ParseResult(content); err != nil || r.IO.FilesLeftOut != 300 || len(r.IO.Files) != 0 {
+		t.Errorf("%d files left out, %v", r.IO.FilesLeftOut, err)
 	}
 }

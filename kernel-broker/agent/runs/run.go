@@ -189,7 +189,7 @@ func (r *run) profile() (found, error) {
 		unused := errors.Is(err, errUnused)
 		switch {
 		case errors.Is(err, errNobody):
-			return r.folder.gather(r.k.o.Node, false, err, r.notes)
+			return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, false, err, r.notes)
 		case err != nil && !unused:
 			return found{}, err
 		}
@@ -202,7 +202,7 @@ func (r *run) profile() (found, error) {
 		case err != nil:
 			return found{}, err
 		case !more:
-			return r.folder.gather(r.k.o.Node, !unused, last, r.notes)
+			return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, !unused, last, r.notes)
 		case unused:
 			continue // the next result replaces it
 		}
@@ -213,7 +213,7 @@ func (r *run) profile() (found, error) {
 }
 
 func (r *run) gather(why error) (found, error) {
-	return r.folder.gather(r.k.o.Node, true, why, r.notes)
+	return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, true, why, r.notes)
 }
 
 // note something that is not whole, once.
