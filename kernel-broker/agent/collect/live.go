@@ -162,8 +162,11 @@ func (s *liveServer) Close() error {
 	return s.end()
 }
 
-// liveList limits the entries of a list in a line of figures.
-const liveList = 20
+// liveList limits the entries of a list in a line of figures, liveSources the sources of noise of each CPU.
+const (
+	liveList    = 20
+	liveSources = 5
+)
 
 // publish sends a line to the listeners. Without a listener it reads nothing and costs nothing.
 func (r *Run) publish(last bool) {
@@ -177,12 +180,17 @@ func (r *Run) publish(last bool) {
 			r.log.Warn("live figures not whole", "error", err)
 		}
 	}
-	line, err := json.Marshal(profiling.Live{
-		Format: profiling.Format, At: time.Now().UTC(), Ended: last, Result: Short(now, liveList),
-	})
+	line, err := liveLine(now, last)
 	if err != nil {
 		r.log.Error("live figures", "error", err)
 		return
 	}
 	r.server.Publish(append(line, '\n'))
+}
+
+// liveLine is one line of figures, which a large node must not make too long to pass on.
+func liveLine(now profiling.Result, last bool) ([]byte, error) {
+	short := Short(now, liveList)
+	short.Noise = bounded(short.Noise, (*profiling.Noise).Bound, liveSources)
+	return json.Marshal(profiling.Live{Format: profiling.Format, At: time.Now().UTC(), Ended: last, Result: short})
 }
