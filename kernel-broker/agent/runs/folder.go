@@ -113,6 +113,11 @@ func (f folder) pack(node string, most int, results []profiling.Result, why erro
 	for _, note := range notes {
 		whole.Partial = append(whole.Partial, profiling.Partial{Node: node, Why: note})
 	}
+	// What was merged by an agent that was restarted since says so already.
+	lost := profiling.Partial{Node: node, Collector: profiling.CollectPGO, Why: whyCounters}
+	if replaced(whole.PGO) && !slices.Contains(whole.Partial, lost) {
+		whole.Partial = append(whole.Partial, lost)
+	}
 	if len(results) > 1 {
 		if err := fit(&whole, node, most); err != nil {
 			return found{}, err
@@ -139,6 +144,22 @@ func (f folder) pack(node string, most int, results []profiling.Result, why erro
 		out.files = append(out.files, file)
 	}
 	return out, nil
+}
+
+// whyCounters: each step counts from zero, and so does an agent that was restarted.
+const whyCounters = "the counters are those of the job's last step on this node, or since the agent was restarted"
+
+// replaced: an archive took the place of another.
+func replaced(counters *profiling.PGO) bool {
+	if counters == nil {
+		return false
+	}
+	seen := map[string]bool{}
+	return slices.ContainsFunc(counters.Archives, func(a profiling.Archive) bool {
+		again := seen[a.Name]
+		seen[a.Name] = true
+		return again
+	})
 }
 
 // whyLarge: the broker refuses a delivery that is too large, and the run would be lost.

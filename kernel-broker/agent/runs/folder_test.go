@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -133,5 +134,31 @@ func TestManyStepsFitTheLimit(t *testing.T) {
 	}
 	if r, err := profiling.ParseResult(content); err != nil || r.IO.FilesLeftOut != 300 || len(r.IO.Files) != 0 {
 		t.Errorf("%d files left out, %v", r.IO.FilesLeftOut, err)
+	}
+}
+
+// Each step counts from zero, and its counters take the place of those before.
+func TestCountersOfTheLastStep(t *testing.T) {
+	f := folder(t.TempDir())
+	content, err := profiling.Result{Format: profiling.Format, Nodes: []profiling.Node{{Name: "n1"}},
+		PGO: &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", Name: "counters.tar.gz"}}}}.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"counters.tar.gz", kb.ResultFile}
+	for steps, want := range []string{"", string(profiling.CollectPGO) + ": " + whyCounters} {
+		for _, name := range files {
+			if err := os.WriteFile(f.path(name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := f.gather("n1", 0, true, nil, nil); err != nil || got.partial != want || len(got.files) != 2 {
+			t.Errorf("%d more steps: %+v, %v", steps, got, err)
+		}
+		files = append(files, "1.earlier")
+	}
+	// An agent that is restarted before the delivery finds them merged.
+	if got, err := f.gather("n1", 0, true, nil, nil); err != nil || strings.Count(got.partial, whyCounters) != 1 {
+		t.Errorf("merged already: %+v, %v", got, err)
 	}
 }
