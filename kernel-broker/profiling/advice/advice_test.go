@@ -62,8 +62,10 @@ func TestDecide(t *testing.T) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 1000, SpentNS: 38}}
 			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", Exact: true, JobNS: 1e6, LookedJobNS: 1e6, CostNS: 4000})
 		}), WorthAKernel, ProfiledKernel, 0.046, "the job spends 4.6 % in the kernel (without 0.4 % for the measuring)."},
-		{"neighbours", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) }), WorthAKernel, IsolateCPUs, 0.2, "CPUs for the job alone"},
-		{"interrupts", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseSoftIRQ, 50) }), WorthAKernel, MoveInterrupts, 0.05, "Interrupts elsewhere"},
+		{"neighbours", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) }), WorthAKernel, IsolateCPUs, 0.2,
+			"CPUs for the job alone: at most 20.0 % of the time that it wanted its CPUs can be had by it"},
+		{"interrupts", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseSoftIRQ, 50) }), WorthAKernel, MoveInterrupts, 0.05,
+			"Interrupts elsewhere: at most 5.0 % of the time that it wanted its CPUs"},
 		{"page faults", job(3, func(r *profiling.Result) {
 			// Outside of calls, too, the collector books the work of a fault as that of a fault.
 			r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{
