@@ -166,6 +166,26 @@ func TestCaveats(t *testing.T) {
 	}
 }
 
+// Estimates, and clocks that differ, may add up to more than the whole.
+func TestNoBoundIsBeyondTheWhole(t *testing.T) {
+	r := job(900, func(r *profiling.Result) {
+		r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{
+			{Name: "write", Count: 10000, Split: map[profiling.Cause]profiling.Part{profiling.CauseCall: {NS: 3e9}, profiling.CauseFault: {Count: 5, NS: 2e9}}}}}
+		r.IO = appends(20000)
+		r.Noise = noise(profiling.NoiseThread, 1500)
+		r.Noise.CPUs[0].Sources = append(r.Noise.CPUs[0].Sources, noise(profiling.NoiseIRQ, 1200).CPUs[0].Sources...)
+	})
+	d := Decide(r)
+	if len(d.Steps) != 5 {
+		t.Errorf("%d steps", len(d.Steps))
+	}
+	for _, s := range d.Steps {
+		if *s.Bound > 1 || strings.Contains(s.Why, "50.0 %") || strings.Contains(s.Why, "20.0 %") || strings.Contains(s.Why, "200.0 %") {
+			t.Errorf("%s: %v: %s", s.What, *s.Bound, s.Why)
+		}
+	}
+}
+
 // No figures whatever give a bound below nothing or above the whole, and steps
 // come with the largest first.
 func TestBounds(t *testing.T) {

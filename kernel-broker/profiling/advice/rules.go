@@ -11,12 +11,12 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
 )
 
-// share of the job's time; nil if that is not known.
+// share of the job's time; nil if that is not known. Of estimates it may come to more than the whole.
 func (f facts) share(ns float64) *float64 {
 	if f.jobNS == 0 {
 		return nil
 	}
-	s := ns / f.jobNS
+	s := min(1, ns/f.jobNS)
 	return &s
 }
 
@@ -87,7 +87,7 @@ func quietCPUs(f facts) []Step {
 		return nil
 	}
 	// The agent is there because the job is profiled.
-	byInterrupts, byThreads := interrupts/wanted, max(0, threads/wanted-n.Looking())
+	byInterrupts, byThreads := min(1, interrupts/wanted), max(0, min(1, threads/wanted)-n.Looking())
 	return []Step{
 		{
 			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, Bound: &byThreads,
