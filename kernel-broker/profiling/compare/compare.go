@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
@@ -167,11 +168,26 @@ func describe(r profiling.Result) string {
 
 func nodes(r profiling.Result) int { return len(r.NodeNames()) }
 
+// kernelOf a run, of all its nodes if they differ.
 func kernelOf(r profiling.Result) string {
-	if len(r.Nodes) == 0 {
+	var all []string
+	for _, n := range r.Nodes {
+		all = append(all, build(n.Kernel))
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) == 0 {
 		return "an unknown kernel"
 	}
-	return r.Nodes[0].Kernel.Release
+	return strings.Join(all, " and ")
+}
+
+// build tells kernels of one release apart, such as two versions of a profile.
+func build(k profiling.Kernel) string {
+	const enough = 12
+	if k.BuildID == "" {
+		return k.Release
+	}
+	return fmt.Sprintf("%s (build %s)", k.Release, k.BuildID[:min(enough, len(k.BuildID))])
 }
 
 // figure names one value of a run.

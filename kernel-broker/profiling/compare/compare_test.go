@@ -84,6 +84,26 @@ func TestUnequal(t *testing.T) {
 	}
 }
 
+// Two versions of a profile's kernel have one release.
+func TestUnequalBuilds(t *testing.T) {
+	a, b := side("a", 1, 2), side("b", 1)
+	for _, s := range []Side{a, b} {
+		for i := range s.Runs {
+			s.Runs[i].Nodes[0].Kernel.BuildID = "0123456789abcdef"
+		}
+	}
+	got, err := Compare(a, b, verdict.DefaultRules())
+	if err != nil || len(got.Unequal) != 0 {
+		t.Errorf("%v: %q", err, got.Unequal)
+	}
+	a.Runs[1].Nodes[0].Kernel.BuildID = "fedcba9876543210"
+	got, err = Compare(a, b, verdict.DefaultRules())
+	const want = "the runs of a are not alike: 1 nodes on 6.1 (build 0123456789ab), and 1 nodes on 6.1 (build fedcba987654)"
+	if err != nil || !slices.Equal(got.Unequal, []string{want}) {
+		t.Errorf("%v: %q", err, got.Unequal)
+	}
+}
+
 // A node whose agent was restarted, or whose job had pauses between its steps, has several parts in a run.
 func TestPartsOfANode(t *testing.T) {
 	a, b := side("a", 1), side("b", 1)
