@@ -110,18 +110,20 @@ func (a *app) runShow(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	headline := ""
+	var found []string
 	if hasResults(r) && a.output == outputTable {
 		report, err := a.report(ctx, r)
 		if err != nil {
-			return err
+			// What one node delivered hides nothing of the run.
+			found = []string{"The results cannot be read: " + err.Error()}
+		} else {
+			found = []string{report.Decision.Headline, fmt.Sprintf("kernelctl run report %d shows the figures.", r.GetId())}
 		}
-		headline = report.Decision.Headline
 	}
-	return a.show(r, func(p *page) { runPage(p, r, headline) })
+	return a.show(r, func(p *page) { runPage(p, r, found) })
 }
 
-func runPage(p *page, r *api.Run, headline string) {
+func runPage(p *page, r *api.Run, found []string) {
 	p.row("Run:", r.GetId())
 	p.row("State:", runState(r))
 	p.row("Reason:", r.GetReason())
@@ -143,9 +145,11 @@ func runPage(p *page, r *api.Run, headline string) {
 			p.row(n.GetName(), convert.Word(n.GetState()), len(n.GetFiles()), bytesOf(size), n.GetPartial(), n.GetReason())
 		}
 	}
-	if headline != "" {
-		p.line("\n%s", headline)
-		p.line("kernelctl run report %d shows the figures.", r.GetId())
+	if len(found) > 0 {
+		p.line("")
+	}
+	for _, text := range found {
+		p.line("%s", text)
 	}
 }
 

@@ -155,6 +155,11 @@ func TestRunReport(t *testing.T) {
 	// The stored content differs from the delivered one.
 	f.files.bytes[f.runs.list[2].GetNodes()[0].GetFiles()[0].GetDigest()] = []byte("{}")
 	f.must(3, `node "n1"`, "run", "report", "7")
+	// What the broker knows of the run is shown all the same.
+	shown := f.must(0, "", "run", "show", "7")
+	if !strings.Contains(shown, "n2: lost: delivered nothing") || !strings.Contains(shown, `The results cannot be read: run 7: node "n1"`) || strings.Contains(shown, "run report") {
+		t.Error(shown)
+	}
 }
 
 func TestRunDiff(t *testing.T) {

@@ -125,6 +125,21 @@ func (n *Noise) Sum(other *Noise) *Noise {
 	return &sum
 }
 
+// Bound keeps the sources of each CPU that took most; events of the others count as dropped.
+func (n *Noise) Bound(most int) {
+	n.CPUs = slices.Clone(n.CPUs)
+	for i := range n.CPUs {
+		c := &n.CPUs[i]
+		c.Sources = slices.Clone(c.Sources)
+		SortSources(c.Sources)
+		kept := min(most, len(c.Sources))
+		for _, s := range c.Sources[kept:] {
+			c.Dropped += s.Count
+		}
+		c.Sources = c.Sources[:kept]
+	}
+}
+
 // SortSources puts what took most first.
 func SortSources(all []NoiseSource) {
 	slices.SortFunc(all, func(a, b NoiseSource) int {

@@ -184,6 +184,17 @@ func (r *Result) sort() {
 	}
 }
 
+// NodeNames are the run's nodes, each once: one whose agent was restarted, or whose
+// job had pauses between its steps, has several parts.
+func (r *Result) NodeNames() []string {
+	var names []string
+	for _, n := range r.Nodes {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // KernelShare is the part of the job's CPU time that the kernel had, of all
 // nodes together; ok is false if the job used none.
 func (r *Result) KernelShare() (share float64, ok bool) {

@@ -45,7 +45,8 @@ func (s Slurms) String() string {
 
 // WithoutSlurm takes off what is Slurm's. Of a call that the job makes, too, the
 // number and the time are the job's then, and Slurm's time comes off the waits,
-// which it consists of; how single ones are spread stays that of both.
+// which it consists of; how single ones are spread, and how many failed, stays that
+// of both.
 func (r *Result) WithoutSlurm() (Result, Slurms) {
 	out, off := *r, Slurms{}
 	if r.Syscalls != nil {
@@ -88,6 +89,7 @@ var waits = []Cause{CauseWaitJob, CauseWaitOther, CauseWaitDevice, CauseWaitUnkn
 
 func (c Syscall) less(part Part) Syscall {
 	c.Count, c.NS = c.Count-part.Count, less(c.NS, part.NS)
+	c.Failed = min(c.Failed, c.Count)
 	split, left := map[Cause]Part{}, part.NS
 	for cause, one := range c.Split {
 		split[cause] = one

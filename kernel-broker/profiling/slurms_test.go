@@ -70,6 +70,20 @@ func TestWithoutSlurm(t *testing.T) {
 	}
 }
 
+// Whose the failed calls were is not known; there are no more of them than calls.
+func TestFailedCallsAreAmongTheJobs(t *testing.T) {
+	whole := withSlurms()
+	for i := range whole.Syscalls.Calls {
+		whole.Syscalls.Calls[i].Failed = whole.Syscalls.Calls[i].Count
+	}
+	r, _ := whole.WithoutSlurm()
+	for _, c := range r.Syscalls.Calls {
+		if c.Failed > c.Count {
+			t.Errorf("%s: %d of %d calls failed", c.Name, c.Failed, c.Count)
+		}
+	}
+}
+
 // A job without any of it loses nothing.
 func TestWithoutSlurmKeepsTheJobs(t *testing.T) {
 	whole := withSlurms()
@@ -84,6 +98,16 @@ func TestWithoutSlurmKeepsTheJobs(t *testing.T) {
 	}
 	if strings.Contains(twice.Syscalls.Processes[0].Program, StepDaemon) {
 		t.Error("slurmstepd is left")
+	}
+}
+
+// The node's last bucket has no end: a script waits for hours.
+func TestBelowInTheLastBucket(t *testing.T) {
+	const hours = 3 * 3600 * 1e9
+	c := Syscall{Count: 3, MostNS: hours, Times: make(Histogram, 40)}
+	c.Times[3], c.Times[39] = 1, 2
+	if c.Below(0.2) != 15 || c.Below(0.5) != hours || c.Below(0.99) != hours {
+		t.Errorf("a fifth below %d, half below %d, 99 %% below %d", c.Below(0.2), c.Below(0.5), c.Below(0.99))
 	}
 }
 

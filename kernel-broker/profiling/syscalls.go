@@ -149,13 +149,18 @@ func (s *Syscalls) Bound(most int) {
 	s.Processes = s.Processes[:most:most]
 }
 
-// Below is a time that the share q of the calls took at most. The histogram's
-// own bound may lie beyond the longest call.
+// Below is a time that the share q of the calls took at most. Of the last bucket
+// that is the longest call: the histogram's own bound may lie beyond it, or before
+// it, since the last bucket that a node counts has no end.
 func (c Syscall) Below(q float64) uint64 {
-	if c.MostNS == 0 {
-		return c.Times.AtMost(q)
+	bound := c.Times.AtMost(q)
+	switch last := len(c.Times.Trimmed()); {
+	case c.MostNS == 0:
+		return bound
+	case last > 0 && bound == 1<<last-1:
+		return c.MostNS
 	}
-	return min(c.Times.AtMost(q), c.MostNS)
+	return min(bound, c.MostNS)
 }
 
 func (p Part) plus(other Part) Part { return Part{p.Count + other.Count, p.NS + other.NS} }

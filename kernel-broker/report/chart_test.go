@@ -153,7 +153,7 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
 		}
 	}
-	for v, want := range map[float64]string{1.5: "1.5 s", 0.0123: "12.3 ms", 0.0000456: "45.6 µs", 0.00000007: "70 ns", 0: "0 ns"} {
+	for v, want := range map[float64]string{1.5: "1.5 s", 999.5: "999.5 s", 12345.6: "12,346 s", 1234567.8: "1,234,568 s", 0.0123: "12.3 ms", 0.0000456: "45.6 µs", 0.00000007: "70 ns", 0: "0 ns"} {
 		if got := Seconds(v); got != want {
 			t.Errorf("Seconds(%v) = %q, want %q", v, got, want)
 		}

@@ -197,8 +197,12 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Seconds with a unit that leaves one to three digits before the point.
+// Seconds with a unit that leaves one to three digits before the point; from a
+// thousand seconds on they are whole, thousands apart.
 func Seconds(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return Count(v) + " s"
+	}
 	for _, unit := range []struct {
 		name string
 		size float64

@@ -23,9 +23,9 @@ const (
 	liveWrite = 5 * time.Second
 )
 
-// liveServer hands out figures while a job runs: watchers get JSON lines, the latest first and then each new one, and so do
-// clients of a unix socket, if there is one. It reads nothing from clients and disconnects slow ones, so that no reader can
-// delay the measurement.
+// liveServer hands out figures while a job runs: watchers get JSON lines, the latest first if others listen already, and
+// then each new one, and so do clients of a unix socket, if there is one. It reads nothing from clients and disconnects slow
+// ones, so that no reader can delay the measurement.
 type liveServer struct {
 	// end removes the socket.
 	end func() error
@@ -92,6 +92,9 @@ func (s *liveServer) unsubscribe(lines chan []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.clients, lines)
+	if len(s.clients) == 0 {
+		s.latest = nil // none follow it until somebody listens again
+	}
 }
 
 // write lines to one client until they end or it fails.
@@ -159,8 +162,11 @@ func (s *liveServer) Close() error {
 	return s.end()
 }
 
-// liveList limits the entries of a list in a line of figures.
-const liveList = 20
+// liveList limits the entries of a list in a line of figures, liveSources the sources of noise of each CPU.
+const (
+	liveList    = 20
+	liveSources = 5
+)
 
 // publish sends a line to the listeners. Without a listener it reads nothing and costs nothing.
 func (r *Run) publish(last bool) {
@@ -174,12 +180,17 @@ func (r *Run) publish(last bool) {
 			r.log.Warn("live figures not whole", "error", err)
 		}
 	}
-	line, err := json.Marshal(profiling.Live{
-		Format: profiling.Format, At: time.Now().UTC(), Ended: last, Result: Short(now, liveList),
-	})
+	line, err := liveLine(now, last)
 	if err != nil {
 		r.log.Error("live figures", "error", err)
 		return
 	}
 	r.server.Publish(append(line, '\n'))
+}
+
+// liveLine is one line of figures, which a large node must not make too long to pass on.
+func liveLine(now profiling.Result, last bool) ([]byte, error) {
+	short := Short(now, liveList)
+	short.Noise = bounded(short.Noise, (*profiling.Noise).Bound, liveSources)
+	return json.Marshal(profiling.Live{Format: profiling.Format, At: time.Now().UTC(), Ended: last, Result: short})
 }

@@ -4,6 +4,7 @@ package collect
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
 const owner, otherUser = 4711, 4712
@@ -109,3 +111,29 @@ func TestLiveConnectionLimits(t *testing.T) {
 }
 
 // A node that is short of descriptors for a moment has figures after it.
+
+// The broker passes on lines of up to 2 MiB, without a word of a longer one.
+func TestLineOfALargeNode(t *testing.T) {
+	const cpus, sources = 512, 100
+	var result profiling.Result
+	result.Noise = &profiling.Noise{}
+	for cpu := range uint32(cpus) {
+		one := profiling.CPUNoise{Node: "n1", CPU: cpu, WantedNS: 1e12, LostNS: 1e9}
+		for i := range sources {
+			one.Sources = append(one.Sources, profiling.NoiseSource{Kind: profiling.NoiseThread, Name: fmt.Sprintf("kworker/%d:%d", cpu, i),
+				Count: 1000, NS: 1e6, MostNS: 1e5, At: time.Now(), Times: profiling.Histogram{0, 0, 0, 0, 0, 0, 0, 0, 1, 900, 99}})
+		}
+		result.Noise.CPUs = append(result.Noise.CPUs, one)
+	}
+	line, err := liveLine(result, false)
+	if err != nil || len(line) > 2<<20 {
+		t.Errorf("a line of %d bytes, %v", len(line), err)
+	}
+	var live profiling.Live
+	if err := json.Unmarshal(line, &live); err != nil || live.Result.Noise.Left() != result.Noise.Left() {
+		t.Errorf("left %v, want %v, %v", live.Result.Noise.Left(), result.Noise.Left(), err)
+	}
+	if len(result.Noise.CPUs[0].Sources) != sources {
+		t.Error("the result itself was cut")
+	}
+}

@@ -85,7 +85,15 @@ func TestWatch(t *testing.T) {
 	}
 	ctx = t.Context()
 	go watch()
-	<-lines
+	for !s.HasClients() {
+		time.Sleep(time.Millisecond)
+	}
+	s.Publish([]byte("three\n"))
+	// Without listeners there were no figures: the last ones may be hours old.
+	if got := <-lines; got != "three" {
+		t.Errorf("got %q after a pause", got)
+		<-lines
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

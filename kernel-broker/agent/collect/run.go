@@ -196,7 +196,7 @@ func (r *Run) Result(ctx context.Context) (profiling.Result, error) {
 	}
 }
 
-// work is the run's main loop until it is stopped or the job's last process has ended.
+// work is the run's main loop until it is stopped, the job's last process has ended, or its cgroup was removed.
 func (r *Run) work() {
 	defer close(r.ended)
 	look, tend, write := time.NewTicker(lookEvery), time.NewTicker(tendEvery), time.NewTicker(writeEvery)
@@ -223,7 +223,8 @@ func (r *Run) work() {
 			alive := r.poll()
 			// A job shorter than the interval between two checks still has its CPU time.
 			lived = lived || alive || r.latest.AllNS > r.began.AllNS
-			if lived && !alive {
+			// In another cgroup of that name the collectors see nothing.
+			if !alive && (lived || r.target.Cgroup.Gone()) {
 				r.finish("")
 				return
 			}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -134,6 +136,32 @@ func TestRunStoppedEarlyIsPartial(t *testing.T) {
 	want := profiling.Partial{Node: "n1", Why: "stopped early"}
 	if got := inFolder(t, r).Partial; len(got) != 1 || got[0] != want {
 		t.Errorf("partial is %+v", got)
+	}
+}
+
+// Of another cgroup of the job's name the collectors count nothing, so the run ends, and the keeper begins the next.
+func TestCgroupRemovedBeforeTheJob(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "job_7")
+	events := filepath.Join(path, "cgroup.events")
+	if err := errors.Join(os.Mkdir(path, 0o755), os.WriteFile(events, []byte("populated 0\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := prepare(Request{Job: 7, Node: "n1", Folder: t.TempDir()}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.target.Cgroup = &cgroup.Group{Path: path, ID: info.Sys().(*syscall.Stat_t).Ino}
+	go r.work()
+	if err := errors.Join(os.Rename(path, path+".removed"), os.Mkdir(path, 0o755), os.WriteFile(events, []byte("populated 1\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	result, err := r.Result(t.Context())
+	if err != nil || len(result.Partial) != 0 || result.Nodes[0].JobNS != 0 {
+		t.Errorf("%+v, %v", result, err)
 	}
 }
 

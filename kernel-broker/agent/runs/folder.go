@@ -66,14 +66,14 @@ func (f folder) keepEarlier() error {
 	}
 }
 
-// gather merges all results in the folder into one and notes what is incomplete. Without any it returns the reason. It
-// ignores this agent's result unless latest: a run without a job has none.
-func (f folder) gather(node string, latest bool, why error, notes []string) (found, error) {
+// gather merges all results in the folder into one of at most so many bytes, 0 for any number, and notes what is
+// incomplete. Without any it returns the reason. It ignores this agent's result unless latest: a run without a job has none.
+func (f folder) gather(node string, most int, latest bool, why error, notes []string) (found, error) {
 	results, err := f.results(latest)
 	if err != nil {
 		return found{}, err
 	}
-	return f.pack(node, results, why, notes)
+	return f.pack(node, most, results, why, notes)
 }
 
 func (f folder) results(latest bool) ([]profiling.Result, error) {
@@ -102,7 +102,7 @@ func (f folder) results(latest bool) ([]profiling.Result, error) {
 	return results, nil
 }
 
-func (f folder) pack(node string, results []profiling.Result, why error, notes []string) (found, error) {
+func (f folder) pack(node string, most int, results []profiling.Result, why error, notes []string) (found, error) {
 	if len(results) == 0 {
 		return found{}, why
 	}
@@ -112,6 +112,16 @@ func (f folder) pack(node string, results []profiling.Result, why error, notes [
 	}
 	for _, note := range notes {
 		whole.Partial = append(whole.Partial, profiling.Partial{Node: node, Why: note})
+	}
+	// What was merged by an agent that was restarted since says so already.
+	lost := profiling.Partial{Node: node, Collector: profiling.CollectPGO, Why: whyCounters}
+	if replaced(whole.PGO) && !slices.Contains(whole.Partial, lost) {
+		whole.Partial = append(whole.Partial, lost)
+	}
+	if len(results) > 1 {
+		if err := fit(&whole, node, most); err != nil {
+			return found{}, err
+		}
 	}
 	out := found{partial: partial(whole)}
 	if err := f.keep(whole, len(results), len(notes)); err != nil {
@@ -134,6 +144,44 @@ func (f folder) pack(node string, results []profiling.Result, why error, notes [
 		out.files = append(out.files, file)
 	}
 	return out, nil
+}
+
+// whyCounters: each step counts from zero, and so does an agent that was restarted.
+const whyCounters = "the counters are those of the job's last step on this node, or since the agent was restarted"
+
+// replaced: an archive took the place of another.
+func replaced(counters *profiling.PGO) bool {
+	if counters == nil {
+		return false
+	}
+	seen := map[string]bool{}
+	return slices.ContainsFunc(counters.Archives, func(a profiling.Archive) bool {
+		again := seen[a.Name]
+		seen[a.Name] = true
+		return again
+	})
+}
+
+// whyLarge: the broker refuses a delivery that is too large, and the run would be lost.
+const whyLarge = "the results of the job's steps exceeded the size limit together: lists were left out"
+
+// fit drops the lists of a merged result that is too large. Each part was within the limit, but a job may have many steps.
+func fit(whole *profiling.Result, node string, most int) error {
+	content, err := whole.JSON()
+	if err != nil || most == 0 || len(content) <= most {
+		return err
+	}
+	if whole.IO != nil {
+		whole.IO.Bound(0)
+	}
+	if whole.Syscalls != nil {
+		whole.Syscalls.Bound(0)
+	}
+	if whole.CallGraph != nil {
+		whole.CallGraph.Bound(0)
+	}
+	whole.Partial = append(whole.Partial, profiling.Partial{Node: node, Why: whyLarge})
+	return nil
 }
 
 // keep leaves one result in the folder. A single one is already on the disk, which may be full.

@@ -3,9 +3,11 @@
 package runs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -96,11 +98,67 @@ func TestNoSpaceForNotes(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(f.path(mergedFile), "in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.gather("n1", true, nil, []string{whyLate})
+	got, err := f.gather("n1", 0, true, nil, []string{whyLate})
 	if err != nil || len(got.files) != 1 || got.partial != whyLate {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if names := f.nodes(t); !slices.Equal(names, []string{"n1"}) {
 		t.Errorf("nodes %q", names)
+	}
+}
+
+// Each step's result is within the limit; those of a job with many steps are not, together.
+func TestManyStepsFitTheLimit(t *testing.T) {
+	f := folder(t.TempDir())
+	large := profiling.Result{Format: profiling.Format, Nodes: []profiling.Node{{Name: "n1"}}, IO: &profiling.IO{}}
+	for i := range 100 {
+		large.IO.Files = append(large.IO.Files, profiling.File{Node: "n1", Path: fmt.Sprintf("/out/%d", i)})
+	}
+	content, err := large.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"1.earlier", "2.earlier", kb.ResultFile} {
+		if err := os.WriteFile(f.path(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := 2 * len(content)
+	got, err := f.gather("n1", most, true, nil, nil)
+	if err != nil || got.partial != whyLarge || got.files[0].Size > uint64(most) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	content, err = os.ReadFile(f.path(kb.ResultFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := profiling.ParseResult(content); err != nil || r.IO.FilesLeftOut != 300 || len(r.IO.Files) != 0 {
+		t.Errorf("%d files left out, %v", r.IO.FilesLeftOut, err)
+	}
+}
+
+// Each step counts from zero, and its counters take the place of those before.
+func TestCountersOfTheLastStep(t *testing.T) {
+	f := folder(t.TempDir())
+	content, err := profiling.Result{Format: profiling.Format, Nodes: []profiling.Node{{Name: "n1"}},
+		PGO: &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", Name: "counters.tar.gz"}}}}.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"counters.tar.gz", kb.ResultFile}
+	for steps, want := range []string{"", string(profiling.CollectPGO) + ": " + whyCounters} {
+		for _, name := range files {
+			if err := os.WriteFile(f.path(name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := f.gather("n1", 0, true, nil, nil); err != nil || got.partial != want || len(got.files) != 2 {
+			t.Errorf("%d more steps: %+v, %v", steps, got, err)
+		}
+		files = append(files, "1.earlier")
+	}
+	// An agent that is restarted before the delivery finds them merged.
+	if got, err := f.gather("n1", 0, true, nil, nil); err != nil || strings.Count(got.partial, whyCounters) != 1 {
+		t.Errorf("merged already: %+v, %v", got, err)
 	}
 }

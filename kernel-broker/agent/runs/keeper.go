@@ -65,7 +65,9 @@ type Options struct {
 	Cgroups []string
 	// SlurmLimit is how long to wait for one of them.
 	SlurmLimit time.Duration
-	Log        *slog.Logger
+	// MaxBytes of a run's result; 0: any number.
+	MaxBytes int
+	Log      *slog.Logger
 }
 
 // Keeper has the runs of this node.

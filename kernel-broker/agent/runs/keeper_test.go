@@ -384,6 +384,29 @@ func TestConsecutiveSteps(t *testing.T) {
 	}
 }
 
+// What an earlier step's result lacks is said, too, where the job ends without another step.
+func TestJobEndsAfterALateStep(t *testing.T) {
+	w := looking(t)
+	w.populate(0)
+	w.mu.Lock()
+	w.onReport = func(state string) {
+		switch {
+		case strings.Contains(state, "have left this node"):
+			w.populate(1) // the next step is there before the collectors
+		case strings.Contains(state, "3 ready"):
+			w.populate(0) // and soon gone
+		}
+	}
+	w.mu.Unlock()
+	w.sessions[0].Stop("")
+	w.until("the next one is followed", func() bool { return len(w.sessions) == 2 && w.states[len(w.states)-1] == "3 ready " })
+	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
+	w.until("it is delivered as partial", func() bool { return len(w.got) == 1 })
+	if w.partial != whyLate {
+		t.Errorf("partial: %q", w.partial)
+	}
+}
+
 // A node that is slow, or an agent that was killed before it wrote anything: the
 // job was there first.
 func TestJobStartsBeforeCollectors(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
 // Intervals: between checks for the job, and for an ended job to leave its cgroup.
@@ -149,6 +150,8 @@ var (
 	// errNobody: only an earlier agent may have left results.
 	errNobody = errors.New("no process of the job was seen on this node")
 	errKilled = errors.New("the agent was killed while profiling, and the job ended before it restarted")
+	// errUnused: Slurm removed the cgroup before the job used it, such as after the step before.
+	errUnused = errors.New("the job's cgroup was removed before a process came into it")
 )
 
 // whyLate is noted if the job started before its collectors: the node was slow, an agent was killed, or a step started
@@ -183,19 +186,25 @@ func (r *run) profile() (found, error) {
 			return r.gather(err)
 		}
 		err = r.follow(session, group, reason)
+		unused := errors.Is(err, errUnused)
 		switch {
 		case errors.Is(err, errNobody):
-			return r.folder.gather(r.k.o.Node, false, err, nil)
-		case err != nil:
+			return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, false, err, r.notes)
+		case err != nil && !unused:
 			return found{}, err
 		}
-		last := r.ended(session)
+		last := errNobody
+		if !unused {
+			last = r.ended(session)
+		}
 		more, err := r.again(&group)
 		switch {
 		case err != nil:
 			return found{}, err
 		case !more:
-			return r.gather(last)
+			return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, !unused, last, r.notes)
+		case unused:
+			continue // the next result replaces it
 		}
 		if err := r.folder.keepEarlier(); err != nil {
 			return r.gather(err)
@@ -204,7 +213,7 @@ func (r *run) profile() (found, error) {
 }
 
 func (r *run) gather(why error) (found, error) {
-	return r.folder.gather(r.k.o.Node, true, why, r.notes)
+	return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, true, why, r.notes)
 }
 
 // note something that is not whole, once.
@@ -298,6 +307,9 @@ func (r *run) follow(session Session, group group, reason string) error {
 			<-session.Ended()
 			return err
 		case <-session.Ended():
+			if !seen && idle(r.k.ctx, session) {
+				return errUnused
+			}
 			return nil
 		case <-late:
 			session.Stop("")
@@ -326,6 +338,12 @@ func (r *run) follow(session Session, group group, reason string) error {
 			return errNobody
 		}
 	}
+}
+
+// idle reports whether the session saw no process of the job. One that came and left between two looks used CPU time.
+func idle(ctx context.Context, session Session) bool {
+	result, err := session.Result(ctx)
+	return err == nil && !slices.ContainsFunc(result.Nodes, func(n profiling.Node) bool { return n.JobNS > 0 })
 }
 
 // discard removes a cgroup created for a job that never started. A used one belongs to Slurm, which may be creating a

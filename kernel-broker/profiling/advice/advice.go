@@ -62,8 +62,9 @@ type Step struct {
 	// What is a short name of it, Title describes it.
 	What  string `json:"what"`
 	Title string `json:"title"`
-	// Bound is the share of the job's CPU time that it can save at most; nil if
-	// only calls were counted.
+	// Bound is the share of the job's CPU time that it can save at most, or of the
+	// time that the job wanted its CPUs where others had them; nil if only calls
+	// were counted.
 	Bound *float64 `json:"bound"`
 	// Why, with the figures that the bound is made of, and How to go on.
 	Why string `json:"why"`
@@ -124,6 +125,14 @@ func (s Step) bound() float64 {
 	return *s.Bound
 }
 
+// whole is what the bound is a share of: what others took is no CPU time of the job.
+func (s Step) whole() string {
+	if s.What == IsolateCPUs || s.What == MoveInterrupts {
+		return "the time that it wanted its CPUs"
+	}
+	return "the job's CPU time"
+}
+
 func (d *Decision) judge(r profiling.Result) {
 	switch {
 	case d.KernelShare == nil:
@@ -144,8 +153,8 @@ func (d *Decision) judge(r profiling.Result) {
 		if d.Verdict = WorthAChange; best.Kernel {
 			d.Verdict = WorthAKernel
 		}
-		d.Headline = fmt.Sprintf("%s: at most %s of the job's CPU time can be had by it; the job spends %s in the kernel%s.",
-			best.Title, Percent(best.bound()), Percent(*d.KernelShare), d.apart())
+		d.Headline = fmt.Sprintf("%s: at most %s of %s can be had by it; the job spends %s in the kernel%s.",
+			best.Title, Percent(best.bound()), best.whole(), Percent(*d.KernelShare), d.apart())
 	}
 }
 

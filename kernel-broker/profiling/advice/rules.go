@@ -11,12 +11,12 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
 )
 
-// share of the job's time; nil if that is not known.
+// share of the job's time; nil if that is not known. Of estimates it may come to more than the whole.
 func (f facts) share(ns float64) *float64 {
 	if f.jobNS == 0 {
 		return nil
 	}
-	s := ns / f.jobNS
+	s := min(1, ns/f.jobNS)
 	return &s
 }
 
@@ -48,13 +48,13 @@ func largerPages(f facts) []Step {
 	}
 	var ns, faults float64
 	for _, c := range s.Calls {
-		if c.Name == profiling.PageFault {
-			ns += float64(c.Split[profiling.CauseCall].NS)
-			faults += float64(c.Count)
-			continue
-		}
 		part := c.Split[profiling.CauseFault]
 		ns += float64(part.NS)
+		if c.Name == profiling.PageFault {
+			// The way into and out of the fault is the call's own work.
+			ns += float64(c.Split[profiling.CauseCall].NS)
+			part.Count = c.Count
+		}
 		faults += float64(part.Count)
 	}
 	return []Step{{
@@ -87,7 +87,7 @@ func quietCPUs(f facts) []Step {
 		return nil
 	}
 	// The agent is there because the job is profiled.
-	byInterrupts, byThreads := interrupts/wanted, max(0, threads/wanted-n.Looking())
+	byInterrupts, byThreads := min(1, interrupts/wanted), max(0, min(1, threads/wanted)-n.Looking())
 	return []Step{
 		{
 			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, Bound: &byThreads,

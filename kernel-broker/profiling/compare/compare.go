@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
@@ -150,26 +151,43 @@ func unequal(a, b Side) []string {
 			for _, c := range r.Estimated() {
 				out = append(out, fmt.Sprintf("in a run of %s (its number %d) %s looked for a part of the time: its counts are estimates", s.Name, i+1, c.Collector))
 			}
-			if first := s.Runs[0]; len(r.Nodes) != len(first.Nodes) || kernelOf(r) != kernelOf(first) {
+			if first := s.Runs[0]; nodes(r) != nodes(first) || kernelOf(r) != kernelOf(first) {
 				out = append(out, fmt.Sprintf("the runs of %s are not alike: %s, and %s", s.Name, describe(first), describe(r)))
 			}
 		}
 	}
-	if len(a.Runs) > 0 && len(b.Runs) > 0 && len(a.Runs[0].Nodes) != len(b.Runs[0].Nodes) {
-		out = append(out, fmt.Sprintf("%s ran on %d nodes, %s on %d", a.Name, len(a.Runs[0].Nodes), b.Name, len(b.Runs[0].Nodes)))
+	if len(a.Runs) > 0 && len(b.Runs) > 0 && nodes(a.Runs[0]) != nodes(b.Runs[0]) {
+		out = append(out, fmt.Sprintf("%s ran on %d nodes, %s on %d", a.Name, nodes(a.Runs[0]), b.Name, nodes(b.Runs[0])))
 	}
 	return out
 }
 
 func describe(r profiling.Result) string {
-	return fmt.Sprintf("%d nodes on %s", len(r.Nodes), kernelOf(r))
+	return fmt.Sprintf("%d nodes on %s", nodes(r), kernelOf(r))
 }
 
+func nodes(r profiling.Result) int { return len(r.NodeNames()) }
+
+// kernelOf a run, of all its nodes if they differ.
 func kernelOf(r profiling.Result) string {
-	if len(r.Nodes) == 0 {
+	var all []string
+	for _, n := range r.Nodes {
+		all = append(all, build(n.Kernel))
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) == 0 {
 		return "an unknown kernel"
 	}
-	return r.Nodes[0].Kernel.Release
+	return strings.Join(all, " and ")
+}
+
+// build tells kernels of one release apart, such as two versions of a profile.
+func build(k profiling.Kernel) string {
+	const enough = 12
+	if k.BuildID == "" {
+		return k.Release
+	}
+	return fmt.Sprintf("%s (build %s)", k.Release, k.BuildID[:min(enough, len(k.BuildID))])
 }
 
 // figure names one value of a run.
@@ -230,9 +248,11 @@ func figures(r profiling.Result, add func(figure, float64)) {
 func job(r profiling.Result, add func(figure, float64)) {
 	var all, user, system uint64
 	var wall time.Duration
+	looked := map[string]time.Duration{} // of all parts of a node
 	for _, n := range r.Nodes {
 		all, user, system = all+n.JobNS, user+n.UserNS, system+n.SystemNS
-		wall = max(wall, n.End.Sub(n.Begin))
+		looked[n.Name] += max(0, n.End.Sub(n.Begin))
+		wall = max(wall, looked[n.Name])
 	}
 	add(figure{"job", "looked at", unitSeconds}, wall.Seconds())
 	add(figure{"job", "CPU time", unitSeconds}, float64(all)*nanosecond)

@@ -75,11 +75,47 @@ func TestUnequal(t *testing.T) {
 	a.Runs[0].Partial = []profiling.Partial{{Why: "disk full"}}
 	b.Runs = append(b.Runs, result(1))
 	b.Runs[1].Nodes = append(b.Runs[1].Nodes, b.Runs[1].Nodes[0])
+	b.Runs[1].Nodes[1].Name = "n2"
 	got, err := Compare(a, b, verdict.DefaultRules())
 	text := strings.Join(got.Unequal, "; ")
 	if err != nil || !strings.Contains(text, "a run of a (its number 1) is partial: disk full") ||
 		!strings.Contains(text, "the runs of b are not alike: 1 nodes on 6.1, and 2 nodes on 6.1") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// Two versions of a profile's kernel have one release.
+func TestUnequalBuilds(t *testing.T) {
+	a, b := side("a", 1, 2), side("b", 1)
+	for _, s := range []Side{a, b} {
+		for i := range s.Runs {
+			s.Runs[i].Nodes[0].Kernel.BuildID = "0123456789abcdef"
+		}
+	}
+	got, err := Compare(a, b, verdict.DefaultRules())
+	if err != nil || len(got.Unequal) != 0 {
+		t.Errorf("%v: %q", err, got.Unequal)
+	}
+	a.Runs[1].Nodes[0].Kernel.BuildID = "fedcba9876543210"
+	got, err = Compare(a, b, verdict.DefaultRules())
+	const want = "the runs of a are not alike: 1 nodes on 6.1 (build 0123456789ab), and 1 nodes on 6.1 (build fedcba987654)"
+	if err != nil || !slices.Equal(got.Unequal, []string{want}) {
+		t.Errorf("%v: %q", err, got.Unequal)
+	}
+}
+
+// A node whose agent was restarted, or whose job had pauses between its steps, has several parts in a run.
+func TestPartsOfANode(t *testing.T) {
+	a, b := side("a", 1), side("b", 1)
+	second := b.Runs[0].Nodes[0]
+	second.Begin, second.End = second.End, second.End.Add(time.Second)
+	b.Runs[0].Nodes = append(b.Runs[0].Nodes, second)
+	got, err := Compare(a, b, verdict.DefaultRules())
+	if err != nil || len(got.Unequal) != 0 {
+		t.Errorf("%v: %q", err, got.Unequal)
+	}
+	if r := got.row("looked at"); r.A.Median != 2 || r.B.Median != 3 {
+		t.Errorf("looked at: %+v and %+v", r.A, r.B)
 	}
 }
 

@@ -53,3 +53,33 @@ func TestEstimatesAreNeverShownAsCounts(t *testing.T) {
 		t.Error("the exact collector's figures are called estimates")
 	}
 }
+
+// Two parts of a run on one node are of one node.
+func TestNodesAreCountedOnce(t *testing.T) {
+	result := full()
+	result.Nodes = append(result.Nodes, result.Nodes[0])
+	if said := text(t, result); !strings.Contains(said, "from the results of 1 nodes") {
+		t.Error(said)
+	}
+}
+
+// Tables in the kernel have an end. What found no room there is said beside the figures that lack it.
+func TestWhatFoundNoRoomIsSaid(t *testing.T) {
+	const calls, files, noise = "7 calls that took 3 ms", "9 reads and writes of files", "5 events"
+	said := text(t, full())
+	for _, part := range []string{calls, files, noise, "found no room"} {
+		if strings.Contains(said, part) {
+			t.Errorf("nothing was lost, and the report has %q", part)
+		}
+	}
+	result := full()
+	result.Syscalls.NotListed = profiling.Part{Count: 7, NS: 3e6}
+	result.IO.Overflow.Read.Calls, result.IO.Overflow.Write.Calls = 4, 5
+	result.Noise.CPUs[0].Dropped = 5
+	said = text(t, result)
+	for _, part := range []string{calls, files, noise} {
+		if !strings.Contains(said, part) {
+			t.Errorf("the report lacks %q:\n%s", part, said)
+		}
+	}
+}

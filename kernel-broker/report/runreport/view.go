@@ -42,6 +42,9 @@ type view struct{ Report }
 // Shown is the displayed part of the result.
 func (v view) Shown() profiling.Result { return v.shown }
 
+// Nodes is how many nodes the results are of.
+func (v view) Nodes() int { return len(v.Result.NodeNames()) }
+
 func (v view) Mood() string {
 	switch v.Decision.Verdict {
 	case advice.WorthAKernel, advice.WorthAChange:
@@ -135,6 +138,20 @@ func (v view) Mixed() string { return list(v.slurms.Mixed) }
 // MoreFiles is how many files are not among the first ones.
 func (v view) MoreFiles(most int) uint64 {
 	return uint64(max(0, len(v.shown.IO.Files)-most)) + v.shown.IO.FilesLeftOut
+}
+
+// NoRoom is how many reads and writes are of files that found no room on their node.
+func (v view) NoRoom() uint64 {
+	over := v.shown.IO.Overflow
+	return over.Read.Calls + over.Write.Calls
+}
+
+// Dropped is how many events of the noise found no room on their node.
+func (v view) Dropped() (events uint64) {
+	for _, c := range v.Result.Noise.CPUs {
+		events += c.Dropped
+	}
+	return events
 }
 
 // Worst single event of the noise.

@@ -28,11 +28,11 @@ var ErrKind = errors.New("is no cgroup of version 2")
 // ErrNamespace: the process cannot determine the depth of its cgroups.
 var ErrNamespace = errors.New("in a cgroup namespace: the agent must run in the host's")
 
-// Group is one cgroup. It stays readable after the folder was removed, as far
-// as the kernel keeps it.
+// Group is one cgroup. Slurm may remove it and make another of its name for the job's next step, of which BPF programs
+// count nothing: that one is not this group.
 type Group struct {
 	Path string
-	// ID and Level are what BPF programs compare.
+	// ID and Level are what BPF programs compare. An ID of 0 stands for whichever group has the path.
 	ID    uint64
 	Level uint32
 }
@@ -64,6 +64,10 @@ func identify(path string) (uint64, error) {
 	if fs.Type != unix.CGROUP2_SUPER_MAGIC {
 		return 0, fmt.Errorf("cgroup %q: %w", path, ErrKind)
 	}
+	return inode(path)
+}
+
+func inode(path string) (uint64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return 0, fmt.Errorf("cgroup %w", err)
@@ -82,6 +86,18 @@ func (g *Group) Populated() (bool, error) {
 		return false, nil
 	}
 	return values["populated"] != 0, err
+}
+
+// Gone reports whether the group was removed.
+func (g *Group) Gone() bool { return errors.Is(g.there(), os.ErrNotExist) }
+
+// there is os.ErrNotExist if the group was removed, also where another one has its path by now.
+func (g *Group) there() error {
+	id, err := inode(g.Path)
+	if err == nil && g.ID != 0 && id != g.ID {
+		return fmt.Errorf("cgroup %q is another one by now: %w", g.Path, os.ErrNotExist)
+	}
+	return err
 }
 
 // CPUTime is the group's use since its creation.
@@ -116,6 +132,10 @@ func (g *Group) read(name string) (map[string]uint64, error) {
 	text, err := os.ReadFile(filepath.Join(g.Path, name))
 	if err != nil {
 		return nil, fmt.Errorf("cgroup %w", err)
+	}
+	// Asked last: what was read is this group's if it is still there.
+	if err := g.there(); err != nil {
+		return nil, err
 	}
 	values, err := parse(text)
 	if err != nil {

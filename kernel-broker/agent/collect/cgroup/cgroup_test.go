@@ -4,6 +4,8 @@ package cgroup
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -46,5 +48,56 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if _, err := Open("/nowhere"); err == nil {
 		t.Error("a folder that is not there was opened")
+	}
+}
+
+// group is a folder with what the kernel shows of a cgroup with a process.
+func group(t *testing.T, path string) *Group {
+	t.Helper()
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"cgroup.events": "populated 1\n", "cpu.stat": "usage_usec 7\nuser_usec 4\nsystem_usec 3\n"} {
+		if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, err := inode(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Group{Path: path, ID: id}
+}
+
+// Slurm removes a job's cgroup when no step is left, and makes another of the same name for the next.
+func TestAnotherGroupOfThatName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "job_7")
+	before := group(t, path)
+	if alive, err := before.Populated(); !alive || err != nil {
+		t.Fatalf("populated: %v, %v", alive, err)
+	}
+	if err := os.Rename(path, path+".removed"); err != nil {
+		t.Fatal(err)
+	}
+	if !before.Gone() {
+		t.Error("the removed one is not gone")
+	}
+	now := group(t, path)
+	if alive, err := before.Populated(); alive || err != nil {
+		t.Errorf("the removed one is populated: %v, %v", alive, err)
+	}
+	if used, err := before.CPUTime(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the removed one used %+v, %v", used, err)
+	}
+	if !before.Gone() || now.Gone() {
+		t.Errorf("the removed one is gone: %v, the new one: %v", before.Gone(), now.Gone())
+	}
+	for what, g := range map[string]*Group{"the new one": now, "whichever has the name": {Path: path}} {
+		if alive, err := g.Populated(); !alive || err != nil {
+			t.Errorf("%s: populated: %v, %v", what, alive, err)
+		}
+		if used, err := g.CPUTime(); err != nil || used.AllNS != 7000 {
+			t.Errorf("%s used %+v, %v", what, used, err)
+		}
 	}
 }

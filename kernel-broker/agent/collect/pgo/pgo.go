@@ -20,6 +20,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -82,6 +83,7 @@ func (c Collector) Start(target collect.Target) (collect.Session, error) {
 	if err := s.reset(); err != nil {
 		return nil, refuse(profiling.BrokenStart, err.Error(), "")
 	}
+	s.began, s.known = s.used()
 	return s, nil
 }
 
@@ -92,6 +94,23 @@ type session struct {
 	buildID string
 	archive *profiling.Archive
 	stopped bool
+	// began is the job's CPU time at the start, if known.
+	began cgroup.CPUTime
+	known bool
+}
+
+func (s *session) used() (used cgroup.CPUTime, known bool) {
+	if s.target.Cgroup == nil {
+		return used, false
+	}
+	used, err := s.target.Cgroup.CPUTime()
+	return used, err == nil
+}
+
+// idle: the job did nothing. A cgroup that is gone by now was the job's.
+func (s *session) idle() bool {
+	now, known := s.used()
+	return s.known && known && now == s.began
 }
 
 func (s *session) reset() error {
@@ -107,12 +126,15 @@ func (*session) Missing() []bpf.Missing { return nil }
 // Spent is zero: the counting is in the kernel's own code, and its cost is measured by comparison with another kernel.
 func (*session) Spent() (bpf.Cost, error) { return bpf.Cost{}, nil }
 
-// Stop copies the counters.
+// Stop copies the counters, unless they are of idle time: those of the job's last step are in the same place.
 func (s *session) Stop() error {
 	if s.stopped {
 		return nil
 	}
 	s.stopped = true
+	if s.idle() {
+		return nil
+	}
 	name := "gcov-" + s.target.Node + ".tar.gz"
 	packed, err := pack(filepath.Join(s.target.Folder, name), s.most, func(p *packer) error {
 		if err := p.copy(s.root, counters); err != nil {

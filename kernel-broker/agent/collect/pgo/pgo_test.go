@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -98,6 +99,43 @@ func TestCountersAreCopiedTwice(t *testing.T) {
 	}
 	if reset, err := os.ReadFile(filepath.Join(root, "reset")); err != nil || string(reset) != "1\n" {
 		t.Errorf("reset holds %q, %v", reset, err)
+	}
+}
+
+// After a job's last step the collectors wait for another. If none comes, the counters of the last one stay.
+func TestIdleTimeReplacesNoCounters(t *testing.T) {
+	group, folder := t.TempDir(), t.TempDir()
+	used := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(group, "cpu.stat"), []byte("usage_usec "+text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	archive := filepath.Join(folder, "gcov-n1.tar.gz")
+	if err := os.WriteFile(archive, []byte("of a step"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, until string
+		replaced    bool
+	}{{"idle", "7", false}, {"a step", "8", true}} {
+		used("7")
+		session, err := Collector{Root: counting(t)}.Start(collect.Target{Node: "n1", Folder: folder, Cgroup: &cgroup.Group{Path: group}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		used(c.until)
+		if err := session.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(archive)
+		if err != nil || (string(content) != "of a step") != c.replaced {
+			t.Errorf("%s: %d bytes, %v", c.name, len(content), err)
+		}
+		var result profiling.Result
+		if err := session.Read(&result); err != nil || (result.PGO != nil) != c.replaced {
+			t.Errorf("%s: %+v, %v", c.name, result.PGO, err)
+		}
 	}
 }
 
