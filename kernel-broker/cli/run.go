@@ -256,7 +256,16 @@ func (a *app) resultOf(ctx context.Context, n *api.RunNode) (*profiling.Result, 
 			return nil, err
 		}
 		parsed, err := profiling.ParseResult(content)
-		return &parsed, err
+		if err != nil {
+			return nil, err
+		}
+		// A node speaks for itself alone.
+		for _, name := range parsed.NodeNames() {
+			if name != n.GetName() {
+				return nil, fmt.Errorf("its result is of node %q: %w", name, kb.ErrInvalid)
+			}
+		}
+		return &parsed, nil
 	}
 	return nil, nil
 }

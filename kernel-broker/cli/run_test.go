@@ -152,6 +152,9 @@ func TestRunReport(t *testing.T) {
 	// Another user gets no digests.
 	f.runs.list[1].Nodes[0].Files = nil
 	f.must(3, "has no results for you: they are for user alice", "run", "report", "8")
+	// A node speaks for itself alone.
+	f.runs.list[1].Nodes[0].Files = []*api.RunFile{f.store(nodeResult("n9", 250))}
+	f.must(3, `node "n1": its result is of node "n9"`, "run", "report", "8")
 	// The stored content differs from the delivered one.
 	f.files.bytes[f.runs.list[2].GetNodes()[0].GetFiles()[0].GetDigest()] = []byte("{}")
 	f.must(3, `node "n1"`, "run", "report", "7")
