@@ -80,7 +80,9 @@ func TestApplyKeepsDefault(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	apply := func(more ...string) []string { return append([]string{"profile", "apply", dir, "--kernels", kernels}, more...) }
+	apply := func(more ...string) []string {
+		return append([]string{"profile", "apply", dir, "--kernels", kernels}, more...)
+	}
 	file("1")
 	f.must(0, "would create profile stock", apply("--keep-default", "--dry-run")...)
 	f.must(0, "", apply("--keep-default")...)
