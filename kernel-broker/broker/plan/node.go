@@ -36,6 +36,9 @@ func (d *decision) reports(n *kb.Node, agent Agent) {
 		case kb.ProgressLoading:
 			d.noteOnce(n, eventFetching, r.Detail)
 		case kb.ProgressLoaded:
+			if p.Progress != kb.ProgressLoading {
+				continue // the agent announces the same boot again, to a newer desired state
+			}
 			if p.Loaded.IsZero() {
 				p.Loaded = d.in.Now
 			}
