@@ -169,27 +169,27 @@ func (r *run) profile() (found, error) {
 		return found{}, err
 	}
 	if err != nil {
-		return r.gather(err)
+		return r.gather(true, err)
 	}
 	if r.now().Ended && !group.populated() {
 		if before {
-			return r.gather(errKilled)
+			return r.gather(true, errKilled)
 		}
-		return r.gather(errNobody)
+		return r.gather(true, errNobody)
 	}
 	if err := group.prepare(); err != nil {
-		return r.gather(err)
+		return r.gather(true, err)
 	}
 	for {
 		session, reason, err := r.begin(group)
 		if err != nil {
-			return r.gather(err)
+			return r.gather(true, err)
 		}
 		err = r.follow(session, group, reason)
 		unused := errors.Is(err, errUnused)
 		switch {
 		case errors.Is(err, errNobody):
-			return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, false, err, r.notes)
+			return r.gather(false, err)
 		case err != nil && !unused:
 			return found{}, err
 		}
@@ -202,18 +202,19 @@ func (r *run) profile() (found, error) {
 		case err != nil:
 			return found{}, err
 		case !more:
-			return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, !unused, last, r.notes)
+			return r.gather(!unused, last)
 		case unused:
 			continue // the next result replaces it
 		}
 		if err := r.folder.keepEarlier(); err != nil {
-			return r.gather(err)
+			return r.gather(true, err)
 		}
 	}
 }
 
-func (r *run) gather(why error) (found, error) {
-	return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, true, why, r.notes)
+// gather returns what is in the folder, with the latest result or without it.
+func (r *run) gather(latest bool, why error) (found, error) {
+	return r.folder.gather(r.k.o.Node, r.k.o.MaxBytes, latest, why, r.notes)
 }
 
 // note something that is not whole, once.

@@ -77,13 +77,27 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		o.Clock = NewClock()
 	}
 	c := &Controller{
-		clock: o.Clock,
-		begin: o.Clock.Now(), o: o, log: o.Log, records: records{store: o.Store},
-		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		waiting: map[uint32]*queuePosition{}, positions: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, told: map[kb.JobID]bool{}, resets: map[string]time.Time{}, reboots: map[string]time.Time{}, gateLeft: map[string]string{}, oversized: map[string]string{}, damaged: map[string]string{}, restored: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
-		kick: make(chan struct{}, 1), wakePoll: make(chan struct{}, 1), pace: newPace(),
+		o: o, log: o.Log, clock: o.Clock, begin: o.Clock.Now(), pace: newPace(),
+		records: records{store: o.Store}, kernels: newKernels(nil, nil),
+		comments:     semaphore.NewWeighted(commentsAtOnce),
+		kick:         make(chan struct{}, 1),
+		wakePoll:     make(chan struct{}, 1),
+		sessions:     map[string]*Session{},
+		lost:         map[string]time.Time{},
+		counted:      map[string]bool{},
+		lastComments: map[kb.JobID]string{},
+		held:         map[kb.JobID]plan.Hold{},
+		told:         map[kb.JobID]bool{},
+		gateLeft:     map[string]string{},
+		resets:       map[string]time.Time{},
+		reboots:      map[string]time.Time{},
+		damaged:      map[string]string{},
+		restored:     map[string]time.Time{},
+		oversized:    map[string]string{},
+		watchers:     map[kb.JobID][]chan struct{}{},
+		waiting:      map[uint32]*queuePosition{},
+		positions:    map[kb.JobID]string{},
 	}
-	c.comments = semaphore.NewWeighted(commentsAtOnce)
 	c.actions = newExecutor(c)
 	c.polls.view = c.o.Slurm.View
 	if err := c.loadLocked(ctx); err != nil {
