@@ -169,6 +169,7 @@ end
 
 local COLLECTORS = {
 	io = true, syscalls = true, callgraph = true, noise = true, pgo = true,
+	callcounts = true,
 }
 
 --[[
@@ -193,7 +194,7 @@ local function collectors(job_desc)
 	for one in (list .. ","):gmatch("([^,]*),") do
 		if not COLLECTORS[one] then
 			problem = string.format("%q is not a list of collectors (io, " ..
-				"syscalls, callgraph, noise, pgo)", list:sub(1, 80))
+				"syscalls, callgraph, noise, pgo, callcounts)", list:sub(1, 80))
 		end
 	end
 	return list, problem

@@ -178,7 +178,7 @@ func (a *app) runRequestCommand() *cobra.Command {
 		return a.runRequest(ctx, request)
 	})
 	c.Flags().StringVar(&request.Profile, "profile", "", "`name` of a profile, instead of an application")
-	c.Flags().StringVar(&collectors, "collectors", "", "`list` of io, syscalls, callgraph, noise (default io,syscalls,noise)")
+	c.Flags().StringVar(&collectors, "collectors", "", "`list` of io, syscalls, callgraph, noise, callcounts (default io,syscalls,noise)")
 	return c
 }
 
@@ -322,21 +322,25 @@ func (a *app) runReport(ctx context.Context, text string, to reportFiles, slurms
 }
 
 func (a *app) writeReport(made runreport.Report, to reportFiles) (written int, err error) {
-	graph := made.Result.CallGraph
+	graph, counts := made.Result.CallGraph, made.Result.CallCounts
+	draw := func(w io.Writer) error { return graph.WriteDOT(w, leastDrawn) }
+	if graph == nil && counts != nil {
+		draw = func(w io.Writer) error { return counts.WriteDOT(w, leastDrawn) }
+	}
 	for _, f := range []struct {
 		path  string
-		graph bool
+		lacks bool
 		write func(io.Writer) error
 	}{
 		{to.html, false, made.WriteHTML},
-		{to.dot, true, func(w io.Writer) error { return graph.WriteDOT(w, leastDrawn) }},
-		{to.pprof, true, func(w io.Writer) error { return pprof.Write(w, graph) }},
-		{to.folded, true, func(w io.Writer) error { return graph.WriteFolded(w) }},
+		{to.dot, graph == nil && counts == nil, draw},
+		{to.pprof, graph == nil, func(w io.Writer) error { return pprof.Write(w, graph) }},
+		{to.folded, graph == nil, func(w io.Writer) error { return graph.WriteFolded(w) }},
 	} {
 		if f.path == "" {
 			continue
 		}
-		if f.graph && graph == nil {
+		if f.lacks {
 			return written, fmt.Errorf("run %d has no call graph (sbatch --kernel-profiling=callgraph collects one): %w", made.Run.ID, kb.ErrFailedPrecondition)
 		}
 		if err := writeTo(f.path, f.write); err != nil {

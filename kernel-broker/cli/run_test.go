@@ -165,6 +165,22 @@ func TestRunReport(t *testing.T) {
 	}
 }
 
+// TestCountedCallsAreDrawn draws counted calls where none were sampled. Other programs read samples only.
+func TestCountedCallsAreDrawn(t *testing.T) {
+	f := newFixture(t)
+	f.profiled()
+	counted := nodeResult("n1", 250)
+	counted.CallGraph = nil
+	counted.CallCounts = &profiling.CallCounts{Calls: 7, Edges: []profiling.CallCount{{From: "ksys_write", To: "vfs_write", Calls: 7}}}
+	f.runs.list[1].Nodes[0].Files = []*api.RunFile{f.store(counted)}
+	drawn := filepath.Join(t.TempDir(), "a.dot")
+	f.must(0, "written", "run", "report", "8", "--dot", drawn)
+	if text, err := os.ReadFile(drawn); err != nil || !strings.Contains(string(text), `"ksys_write" -> "vfs_write" [label="7"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	f.must(3, "run 8 has no call graph", "run", "report", "8", "--folded", drawn)
+}
+
 func TestRunDiff(t *testing.T) {
 	f := newFixture(t)
 	f.profiled()

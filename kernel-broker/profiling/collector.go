@@ -23,10 +23,18 @@ const (
 	// CollectPGO takes the counters of an instrumented kernel; it alone needs
 	// a kernel of its own.
 	CollectPGO Collector = "pgo"
+	// CollectCallCounts slows the job down many times, and what the others
+	// measure of it.
+	CollectCallCounts Collector = "callcounts"
 )
 
 // Collectors lists all of them, in the order of reports.
 func Collectors() []Collector {
+	return append(together(), CollectCallCounts)
+}
+
+// together are those that can look at one job side by side.
+func together() []Collector {
 	return []Collector{CollectIO, CollectSyscalls, CollectCallgraph, CollectNoise, CollectPGO}
 }
 
@@ -39,13 +47,14 @@ func DefaultCollectors() []Collector {
 var ErrCollector = errors.New("no such collector")
 
 // ParseCollectors reads a list such as "io,syscalls". An empty text and
-// "default" are the default set, "all" is all. The order is that of reports.
+// "default" are the default set, "all" is all but callcounts. The order is that
+// of reports.
 func ParseCollectors(text string) ([]Collector, error) {
 	switch strings.TrimSpace(text) {
 	case "", "default":
 		return DefaultCollectors(), nil
 	case "all":
-		return Collectors(), nil
+		return together(), nil
 	}
 	wanted := map[Collector]bool{}
 	for name := range strings.SplitSeq(text, ",") {
@@ -207,7 +216,7 @@ func (r *Result) Cover(c Coverage) {
 			if r.Syscalls != nil {
 				r.Syscalls = r.Syscalls.scaled(c.Factor())
 			}
-		case CollectCallgraph, CollectNoise, CollectPGO:
+		case CollectCallgraph, CollectNoise, CollectPGO, CollectCallCounts:
 			// They never look away.
 		}
 	}

@@ -16,7 +16,8 @@ func TestParseCollectors(t *testing.T) {
 	for text, want := range map[string][]Collector{
 		"":                 DefaultCollectors(),
 		" default ":        DefaultCollectors(),
-		"all":              Collectors(),
+		"all":              {CollectIO, CollectSyscalls, CollectCallgraph, CollectNoise, CollectPGO},
+		"callcounts,noise": {CollectNoise, CollectCallCounts},
 		"noise,io":         {CollectIO, CollectNoise},
 		"io, io ,syscalls": {CollectIO, CollectSyscalls},
 		"pgo":              {CollectPGO},

@@ -102,6 +102,16 @@ func drawNoise(t *rapid.T, node string) *Noise {
 	return n
 }
 
+func drawCalls(t *rapid.T) *CallCounts {
+	c := &CallCounts{Lost: small().Draw(t, "lost")}
+	for _, to := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"vfs_read", "vfs_write"}), rapid.ID[string]).Draw(t, "calls") {
+		edge := CallCount{From: "do_syscall_64", To: to, Calls: small().Draw(t, "of each")}
+		c.Edges, c.Calls = append(c.Edges, edge), c.Calls+edge.Calls
+	}
+	c.Sort()
+	return c
+}
+
 func drawResult(node string) *rapid.Generator[Result] {
 	return rapid.Custom(func(t *rapid.T) Result {
 		r := Result{Format: Format, Job: 7, Nodes: []Node{{Name: node, JobNS: small().Draw(t, "job")}}}
@@ -118,6 +128,8 @@ func drawResult(node string) *rapid.Generator[Result] {
 				r.Noise = drawNoise(t, node)
 			case CollectPGO:
 				r.PGO = &PGO{Archives: []Archive{{Node: node, Name: "x"}}}
+			case CollectCallCounts:
+				r.CallCounts = drawCalls(t)
 			}
 			r.Overhead = append(r.Overhead, Overhead{Node: node, Collector: c, SpentNS: small().Draw(t, "spent")})
 			seen := small().Draw(t, "seen")
@@ -187,6 +199,11 @@ func TestMergeLosesNothing(t *testing.T) {
 			if r.CallGraph != nil {
 				for _, s := range r.CallGraph.Stacks {
 					stacks += sign * s.Samples
+				}
+			}
+			if r.CallCounts != nil {
+				for _, e := range r.CallCounts.Edges {
+					calls += sign * e.Calls
 				}
 			}
 			if r.Noise != nil {
@@ -269,6 +286,13 @@ func TestBoundKeepsSums(t *testing.T) {
 			r.CallGraph.Bound(most)
 			if r.CallGraph.Kernel+r.CallGraph.Lost != samples || len(r.CallGraph.Stacks) > most {
 				t.Fatalf("graph: %+v", r.CallGraph)
+			}
+		}
+		if r.CallCounts != nil {
+			calls := r.CallCounts.Calls + r.CallCounts.Lost
+			r.CallCounts.Bound(most)
+			if r.CallCounts.Calls+r.CallCounts.Lost != calls || len(r.CallCounts.Edges) > most {
+				t.Fatalf("calls: %+v", r.CallCounts)
 			}
 		}
 		if r.Syscalls != nil {

@@ -126,6 +126,7 @@ type Result struct {
 	CallGraph  *CallGraph  `json:"callgraph,omitempty"`
 	Noise      *Noise      `json:"noise,omitempty"`
 	PGO        *PGO        `json:"pgo,omitempty"`
+	CallCounts *CallCounts `json:"callcounts,omitempty"`
 }
 
 // ErrOtherJob is a result that belongs to another job.

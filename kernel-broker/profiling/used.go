@@ -13,8 +13,8 @@ import (
 type Used struct {
 	// Calls are names of system calls; ForeignCalls may be one of them.
 	Calls []string
-	// Functions were sampled with what they called, without what the compiler
-	// adds to a name for a part of a function.
+	// Functions were sampled with what they called, or their calls counted, without
+	// what the compiler adds to a name for a part of a function.
 	Functions []string
 	// FileSystems are types of file systems on which the job had files.
 	FileSystems []string
@@ -41,6 +41,13 @@ func (r *Result) Used() Used {
 	if r.CallGraph != nil {
 		for _, stack := range r.CallGraph.Stacks {
 			for _, name := range ownFrames(stack.Frames) {
+				functions[name] = true
+			}
+		}
+	}
+	if r.CallCounts != nil {
+		for _, edge := range r.CallCounts.Edges {
+			for _, name := range ownFrames([]string{edge.From, edge.To}) {
 				functions[name] = true
 			}
 		}

@@ -28,6 +28,9 @@ func TestUsed(t *testing.T) {
 			Used{Functions: []string{"bpf_trampoline_64", "vfs_write"}}},
 		"nor a tracepoint's programs": {Result{CallGraph: stack("syscall_trace_enter", "__traceiter_sys_enter", "__bpf_trace_sys_enter", "bpf_trace_run2")},
 			Used{Functions: []string{"__traceiter_sys_enter", "syscall_trace_enter"}}},
+		"counted calls": {Result{CallCounts: &CallCounts{Edges: []CallCount{
+			{From: "ksys_write", To: "vfs_write.part.0", Calls: 3}, {From: "bpf_prog_0a1b_written", To: "htab_map_lookup_elem", Calls: 3}}}},
+			Used{Functions: []string{"ksys_write", "vfs_write"}}},
 		"file systems": {Result{IO: &IO{Files: []File{{FileSystem: "nfs"}, {FileSystem: "ext4"}, {FileSystem: "nfs"}, {FileSystem: "0x1234"}, {}}}},
 			Used{FileSystems: []string{"ext4", "nfs"}}},
 	} {

@@ -46,7 +46,7 @@ local function job()
 	return desc
 end
 
-local lists = { "io", "syscalls", "callgraph", "noise", "pgo" }
+local lists = { "io", "syscalls", "callgraph", "noise", "pgo", "callcounts" }
 local known = {}
 for _, name in ipairs(lists) do known[name] = true end
 

@@ -337,7 +337,7 @@ func (c *chaos) tend() {
 		}
 		c.try("root", "scontrol", "update", "nodename="+name, "state=resume")
 		delete(c.hurt, name)
-		c.counts["resumed: "+strings.Join(strings.Fields(reason)[:min(4, len(strings.Fields(reason)))], " ")]++
+		c.counts["resumed: "+strings.Join(strings.Fields(reason)[:min(3, len(strings.Fields(reason)))], " ")]++
 	}
 }
 

@@ -393,6 +393,7 @@ func Short(result profiling.Result, most int) profiling.Result {
 	result.IO = bounded(result.IO, (*profiling.IO).Bound, most)
 	result.Syscalls = bounded(result.Syscalls, (*profiling.Syscalls).Bound, most)
 	result.CallGraph = bounded(result.CallGraph, (*profiling.CallGraph).Bound, most)
+	result.CallCounts = bounded(result.CallCounts, (*profiling.CallCounts).Bound, most)
 	return result
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/files"
@@ -26,6 +27,8 @@ func TestWholeInGuest(t *testing.T) {
 	t.Run("faults", faultsInRead)
 	t.Run("mitgcm", replay)
 	t.Run("strace", stracesTheReplay)
+	t.Run("copies", countsCopies)
+	t.Run("no calls counted", callCountsRefused)
 	t.Run("processes", thousandProcesses)
 	t.Run("files", manyFiles)
 	t.Run("two jobs", twoJobs)
@@ -79,6 +82,45 @@ func faultsInRead(t *testing.T) {
 	}
 	if outside := result.Syscalls.Named(profiling.PageFault); outside.Count == 0 {
 		t.Error("no page fault outside of calls")
+	}
+}
+
+// countsCopies checks calls that move bytes without the program's memory, as cp and shutil do: they read one file and
+// write another.
+func countsCopies(t *testing.T) {
+	j := newJob(t, nil, files.Collector{})
+	said := j.does("known", "copies", t.TempDir())
+	type side struct{ calls, bytes, nothing, sequential uint64 }
+	whole, piece := uint64(said["whole"]), uint64(said["piece"])
+	want := map[string][2]side{
+		// Three calls by sendfile, three by copy_file_range, one by splice. Two find the end, two begin anew.
+		"source":  {{calls: 7, bytes: 2*whole + whole/2, nothing: 2, sequential: 3}, {calls: 1, bytes: whole, sequential: 1}},
+		"sent":    {{}, {calls: 2, bytes: whole, sequential: 2}},
+		"ranged":  {{}, {calls: 2, bytes: whole, sequential: 2}},
+		"spliced": {{}, {calls: 1, bytes: whole / 2, sequential: 1}},
+		"vectors": {{calls: 3, bytes: 2 * piece, nothing: 1, sequential: 2}, {calls: 2, bytes: 2 * piece, sequential: 2}},
+	}
+	result := j.result()
+	for _, f := range result.IO.Files {
+		name := filepath.Base(f.Path)
+		sides, known := want[name]
+		if !known {
+			continue
+		}
+		delete(want, name)
+		got := [2]side{}
+		for i, d := range []profiling.Traffic{f.Read, f.Write} {
+			got[i] = side{d.Calls, d.Bytes, d.Nothing, d.Sequential}
+		}
+		if got != sides {
+			t.Errorf("%s: %+v, want %+v", name, got, sides)
+		}
+	}
+	if len(want) != 0 {
+		t.Errorf("not seen: %v", want)
+	}
+	if pipe := result.IO.Total("pipe").Read; pipe.Calls != 1 || pipe.Bytes != whole/2 {
+		t.Errorf("read of a pipe: %+v", pipe)
 	}
 }
 

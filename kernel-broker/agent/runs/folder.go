@@ -180,6 +180,9 @@ func fit(whole *profiling.Result, node string, most int) error {
 	if whole.CallGraph != nil {
 		whole.CallGraph.Bound(0)
 	}
+	if whole.CallCounts != nil {
+		whole.CallCounts.Bound(0)
+	}
 	whole.Partial = append(whole.Partial, profiling.Partial{Node: node, Why: whyLarge})
 	return nil
 }

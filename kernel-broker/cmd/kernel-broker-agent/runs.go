@@ -10,6 +10,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/callcounts"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/callgraph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/files"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/noise"
@@ -60,7 +61,7 @@ func (c collectors) named(names []string) (found []collect.Collector, unknown []
 	have := map[profiling.Collector]collect.Collector{
 		profiling.CollectIO: files.Collector{}, profiling.CollectSyscalls: syscalls.Collector{},
 		profiling.CollectCallgraph: callgraph.Collector{}, profiling.CollectNoise: noise.Collector{},
-		profiling.CollectPGO: pgo.Collector{BuildID: c.buildID},
+		profiling.CollectPGO: pgo.Collector{BuildID: c.buildID}, profiling.CollectCallCounts: callcounts.Collector{},
 	}
 	for _, name := range names {
 		if one, has := have[profiling.Collector(name)]; has {

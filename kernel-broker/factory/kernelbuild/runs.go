@@ -114,6 +114,9 @@ func (r Run) inputs(recipe build.Recipe, instrumented bool) (runInputs, error) {
 	return g, nil
 }
 
+// tracing are the collectors that say what a job used of its kernel.
+var tracing = []profiling.Collector{profiling.CollectSyscalls, profiling.CollectCallgraph, profiling.CollectCallCounts}
+
 // has are the run's collectors that found something, and why others did not.
 func (r Run) has() string {
 	var names []string
@@ -125,7 +128,7 @@ func (r Run) has() string {
 		text = "no collector's result"
 	}
 	for _, refused := range r.Result.Refused {
-		if refused.Part == "" && (refused.Collector == profiling.CollectSyscalls || refused.Collector == profiling.CollectCallgraph) {
+		if refused.Part == "" && slices.Contains(tracing, refused.Collector) {
 			return fmt.Sprintf("%s (node %q: %s)", text, refused.Node, refused.Error())
 		}
 	}

@@ -38,7 +38,7 @@ func FuzzReport(f *testing.F) {
 	}
 	f.Add(text, text)
 	f.Add(text, empty)
-	f.Add(empty, []byte(`{"format":1,"io":{},"syscalls":{"calls":[{}],"slowest":[{},{"bytes":0,"at":"9999-01-01T00:00:00Z"}]},"callgraph":{"stacks":[{}]},"noise":{"cpus":[{}]},"pgo":{}}`))
+	f.Add(empty, []byte(`{"format":1,"io":{},"syscalls":{"calls":[{}],"slowest":[{},{"bytes":0,"at":"9999-01-01T00:00:00Z"}]},"callgraph":{"stacks":[{}]},"noise":{"cpus":[{}]},"pgo":{},"callcounts":{"edges":[{}]}}`))
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		a, err := profiling.ParseResult(first)

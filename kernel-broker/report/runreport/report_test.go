@@ -42,7 +42,8 @@ func full() profiling.Result {
 		CallGraph: &profiling.CallGraph{PeriodNS: 1e6, Kernel: 5, User: 9, Stacks: []profiling.Stack{{Frames: []string{"do_syscall_64", "vfs_write"}, Samples: 4}, {Frames: []string{"do_syscall_64"}, Samples: 1}}},
 		Noise: &profiling.Noise{Method: "bpf", CPUs: []profiling.CPUNoise{{Node: "n1", CPU: 1, WantedNS: 1e9, LostNS: 1e7,
 			Sources: []profiling.NoiseSource{{Kind: profiling.NoiseIRQ, Name: "timer", Count: 3, NS: 1e7, MostNS: 5e6, At: noon, Times: profiling.Histogram{3}}}}}},
-		PGO: &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", BuildID: "ab", Name: "counters.tar.gz", Files: 9, Bytes: 100}}},
+		CallCounts: &profiling.CallCounts{Calls: 12, Lost: 1, Edges: []profiling.CallCount{{From: "ksys_write", To: "vfs_write", Calls: 12}}},
+		PGO:        &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", BuildID: "ab", Name: "counters.tar.gz", Files: 9, Bytes: 100}}},
 	}
 }
 

@@ -12,6 +12,7 @@ static const struct {
 	{ "callgraph", COLLECT_CALLGRAPH },
 	{ "noise", COLLECT_NOISE },
 	{ "pgo", COLLECT_PGO },
+	{ "callcounts", COLLECT_CALLCOUNTS },
 };
 
 static unsigned int find(const char *text, size_t length)

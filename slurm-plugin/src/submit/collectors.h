@@ -17,14 +17,16 @@ enum collector {
 	COLLECT_CALLGRAPH = 1 << 2,
 	COLLECT_NOISE = 1 << 3,
 	COLLECT_PGO = 1 << 4,
+	COLLECT_CALLCOUNTS = 1 << 5,
 };
 
 /* Those that cost little and say most. */
 #define COLLECT_DEFAULT (COLLECT_IO | COLLECT_SYSCALLS | COLLECT_NOISE)
+/* Those that can look at one job side by side. */
 #define COLLECT_ALL (COLLECT_DEFAULT | COLLECT_CALLGRAPH | COLLECT_PGO)
 
 /* Room for all names, commas and the final NUL. */
-#define COLLECTORS_TEXT_SIZE 48
+#define COLLECTORS_TEXT_SIZE 64
 
 /*
  * Reads "io,syscalls", "default" or "all"; no text at all is the default. On

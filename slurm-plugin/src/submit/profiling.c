@@ -39,15 +39,16 @@ static int callback(int val, const char *value, int remote)
 		return 0;
 	/* An empty list is a script's empty variable, and no request. */
 	if (value && !*value) {
-		slurm_error("--" PROFILING_NAME "=: a list of collectors is "
-			    "missing; there are io, syscalls, callgraph, noise "
-			    "and pgo");
+		slurm_error(
+			"--" PROFILING_NAME "=: a list of collectors is "
+			"missing; there are io, syscalls, callgraph, noise, "
+			"pgo and callcounts");
 		return -1;
 	}
 	if (!collectors_parse(value, &set, &bad, &length)) {
 		slurm_error("--" PROFILING_NAME "=%.80s: there is no collector "
 			    "\"%.*s\"; there are io, syscalls, callgraph, "
-			    "noise and pgo",
+			    "noise, pgo and callcounts",
 			    value, (int)(length < 40 ? length : 40), bad);
 		return -1;
 	}
@@ -64,9 +65,9 @@ struct spank_option kernel_profiling_option = {
 	.name = (char *)PROFILING_NAME,
 	.arginfo = (char *)"COLLECTORS",
 	.usage = (char *)"look at what the kernel costs the job: io, "
-			 "syscalls, callgraph, noise, pgo ('kernelctl run "
-			 "report' shows it; without a list io, syscalls and "
-			 "noise)",
+			 "syscalls, callgraph, noise, pgo, callcounts "
+			 "('kernelctl run report' shows it; without a list "
+			 "io, syscalls and noise)",
 	.has_arg = 2,
 	.val = 1,
 	.cb = callback,

@@ -128,6 +128,12 @@ func (w Wanted) kernelRuns() error {
 // lacks returns a program's missing requirement of the kernel, or nil.
 func (w Wanted) lacks(types *btf.Spec, program *ebpf.ProgramSpec) *profiling.Unsupported {
 	switch {
+	case program.AttachType == ebpf.AttachTraceKprobeMulti:
+		var found *btf.Func
+		if types.TypeByName("register_fprobe_ips", &found) == nil {
+			return nil
+		}
+		return w.refuse(profiling.NoFunction, "the kernel cannot run a program at each of its functions", remedy("CONFIG_FPROBE"))
 	case program.Type != ebpf.Tracing:
 		return nil
 	case program.AttachType == ebpf.AttachTraceRawTp:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/kallsyms"
 	"github.com/kernelbroker/kernelbroker/tests/support/bpftest"
 )
 
@@ -21,7 +22,7 @@ func TestLayouts(t *testing.T) {
 // A call at a function's very end returns to the next one, and still belongs to
 // the first.
 func TestFramesNameTheCaller(t *testing.T) {
-	symbols, err := readSymbols(strings.NewReader("1000 T entry\n2000 T write\n3000 T copy\n"))
+	symbols, err := kallsyms.Read(strings.NewReader("1000 T entry\n2000 T write\n3000 T copy\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 // Parts that a kernel may lack.
 const (
 	partVectors = "reads and writes of vectors"
+	partCopies  = "copies in the kernel"
 	partSeeks   = "seeks"
 	partSyncs   = "syncs"
 	partMaps    = "mappings"
@@ -35,6 +36,8 @@ var wanted = bpf.Wanted{
 	Object:    "files",
 	Parts: map[string]string{
 		"vector_readv": partVectors, "vector_writev": partVectors, "vector_preadv": partVectors, "vector_pwritev": partVectors,
+		"vector_preadv2": partVectors, "vector_pwritev2": partVectors,
+		"copy_sendfile": partCopies, "copy_copy_file_range": partCopies, "copy_splice": partCopies,
 		"file_sought": partSeeks, "file_synced": partSyncs, "file_synced_data": partSyncs, "file_mapped": partMaps, "file_opened": partOpens,
 	},
 }

@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -327,6 +329,73 @@ static int slow(const char *folder)
 	return 0;
 }
 
+static int opened(const char *name)
+{
+	int file = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+	if (file < 0)
+		die(name);
+	return file;
+}
+
+static void moved(const char *call, ssize_t bytes, ssize_t wanted)
+{
+	if (bytes != wanted) {
+		fprintf(stderr, "%s: %zd for %zd\n", call, bytes, wanted);
+		die(call);
+	}
+}
+
+/*
+ * One file of 64 KiB, copied in a folder by each call that needs no memory of
+ * the program, twice: by the file's own position and by a given one. Each copy
+ * ends with a call at the end of the file. Then reads and writes of vectors at
+ * both kinds of position, 100 bytes each.
+ */
+static int copies(const char *folder)
+{
+	enum { WHOLE = 64 << 10, HALF = WHOLE / 2, PIECE = 100 };
+	static char content[WHOLE];
+	struct iovec vector = { content, PIECE };
+	off_t from = 0, to = HALF;
+	int ends[2], source, target;
+
+	if (chdir(folder) || pipe(ends))
+		die(folder);
+	source = opened("source");
+	moved("write", write(source, content, WHOLE), WHOLE);
+
+	target = opened("sent");
+	moved("sendfile", sendfile(target, source, &from, HALF), HALF);
+	if (lseek(source, HALF, SEEK_SET) != HALF)
+		die("lseek");
+	moved("sendfile", sendfile(target, source, NULL, WHOLE), HALF);
+	moved("sendfile", sendfile(target, source, NULL, WHOLE), 0);
+
+	target = opened("ranged");
+	from = 0;
+	moved("copy_file_range",
+	      copy_file_range(source, &from, target, NULL, HALF, 0), HALF);
+	moved("copy_file_range",
+	      copy_file_range(source, &from, target, &to, WHOLE, 0), HALF);
+	moved("copy_file_range",
+	      copy_file_range(source, &from, target, &to, WHOLE, 0), 0);
+
+	target = opened("spliced");
+	from = 0;
+	moved("splice", splice(source, &from, ends[1], NULL, HALF, 0), HALF);
+	moved("splice", splice(ends[0], NULL, target, NULL, HALF, 0), HALF);
+
+	target = opened("vectors");
+	moved("pwritev2", pwritev2(target, &vector, 1, -1, 0), PIECE);
+	moved("pwritev2", pwritev2(target, &vector, 1, PIECE, 0), PIECE);
+	moved("preadv2", preadv2(target, &vector, 1, 0, 0), PIECE);
+	moved("preadv2", preadv2(target, &vector, 1, -1, 0), PIECE);
+	moved("preadv2", preadv2(target, &vector, 1, -1, 0), 0);
+	printf("{\"whole\":%d,\"piece\":%d}\n", WHOLE, PIECE);
+	return 0;
+}
+
 /* So many processes, each with one getppid of its own. */
 static int processes(long count)
 {
@@ -371,6 +440,8 @@ int main(int argc, char **argv)
 		return writes(argv[3], n);
 	if (!strcmp(mode, "slow"))
 		return slow(argv[2]);
+	if (!strcmp(mode, "copies"))
+		return copies(argv[2]);
 	if (!strcmp(mode, "processes"))
 		return processes(n);
 	fprintf(stderr, "known: mode?\n");

@@ -10,71 +10,7 @@
  * order of calls is kept without: two threads that write one file at the same
  * instant have no order.
  */
-#include "filetable.h"
-
-static __always_inline void of_type(__u32 type, __u32 way, long result)
-{
-	struct type_record *record = bpf_map_lookup_elem(&types, &type);
-
-	if (!record)
-		return;
-	record->traffic[way].calls++;
-	if (result >= 0)
-		record->traffic[way].bytes += (__u64)result;
-	else
-		record->traffic[way].failed++;
-}
-
-static __always_inline void overflowed(__u32 way, long result)
-{
-	struct overflow *lost = overflow();
-
-	if (!lost)
-		return;
-	lost->traffic[way].calls++;
-	if (result > 0)
-		lost->traffic[way].bytes += (__u64)result;
-}
-
-static __always_inline void moved(struct file_traffic *traffic, __u64 asked,
-				  __u64 bytes, __u64 end)
-{
-	__u64 start = end - bytes;
-
-	__sync_fetch_and_add(&traffic->bytes, bytes);
-	if (asked < SMALL_BYTES)
-		__sync_fetch_and_add(&traffic->small, 1);
-	if (bytes == 0) {
-		__sync_fetch_and_add(&traffic->nothing, 1);
-		return;
-	}
-	if (bytes < asked)
-		__sync_fetch_and_add(&traffic->cut, 1);
-	__sync_fetch_and_add(&traffic->sizes[log2_bucket(bytes, SIZES)], 1);
-	if (start == traffic->next)
-		__sync_fetch_and_add(&traffic->sequential, 1);
-	traffic->next = end;
-	if (bytes > traffic->most)
-		traffic->most = bytes;
-	if (!traffic->least || bytes < traffic->least)
-		traffic->least = bytes;
-}
-
-static __always_inline int done(struct file_record *record, __u64 size,
-				__u64 asked, __u64 end, long result, __u32 way)
-{
-	struct file_traffic *traffic = &record->traffic[way];
-
-	__sync_fetch_and_add(&traffic->calls, 1);
-	record->last = tick;
-	if (result < 0) {
-		__sync_fetch_and_add(&traffic->failed, 1);
-		return 0;
-	}
-	record->size = size;
-	moved(traffic, asked, (__u64)result, end);
-	return 0;
-}
+#include "traffic.h"
 
 /* A stream has no position. */
 static __always_inline __u64 at(const long long *position)
@@ -132,25 +68,22 @@ int BPF_PROG(file_written, struct file *file, const char *buffer,
 /*
  * What has no function of its own that every call goes through, since the
  * compiler puts it into its callers, is taken at the system call; there the
- * file has to be found by its number. How much a vector asks for is not looked
- * up: what was moved counts.
+ * file has to be found by its number. How much was asked for is not looked up:
+ * what was moved counts.
  */
-static __always_inline int vector(struct pt_regs *regs, bool positioned,
-				  long result, __u32 way)
+static __always_inline int by_number(struct files_cpu *cpu, __u32 number,
+				     bool positioned, __u64 end, long result,
+				     __u32 way)
 {
-	__u64 bytes = result > 0 ? (__u64)result : 0, end;
-	struct files_cpu *cpu = call_of_job();
+	__u64 bytes = result > 0 ? (__u64)result : 0;
+	struct file *file = open_file(number);
 	struct file_record *record;
 	struct facts facts = {};
-	struct file *file;
 
-	if (!cpu)
-		return 0;
-	file = open_file((__u32)regs->di);
 	if (!file)
 		return 0;
-	end = positioned ? BPF_CORE_READ(regs, r10) + bytes :
-			   (__u64)BPF_CORE_READ(file, f_pos);
+	if (!positioned)
+		end = (__u64)BPF_CORE_READ(file, f_pos);
 	look_far(file, &facts);
 	if (facts.type != TYPE_REGULAR) {
 		of_type(facts.type, way, result);
@@ -164,6 +97,18 @@ static __always_inline int vector(struct pt_regs *regs, bool positioned,
 	return done(record, facts.size, bytes, end, result, way);
 }
 
+static __always_inline int vector(struct pt_regs *regs, bool positioned,
+				  long result, __u32 way)
+{
+	struct files_cpu *cpu = call_of_job();
+	__u64 bytes = result > 0 ? (__u64)result : 0;
+
+	if (!cpu)
+		return 0;
+	return by_number(cpu, (__u32)regs->di, positioned,
+			 BPF_CORE_READ(regs, r10) + bytes, result, way);
+}
+
 #define VECTOR(call, positioned, way)                                  \
 	SEC("fexit/__x64_sys_" #call)                                  \
 	int BPF_PROG(vector_##call, struct pt_regs *regs, long result) \
@@ -175,6 +120,66 @@ VECTOR(readv, false, READING)
 VECTOR(writev, false, WRITING)
 VECTOR(preadv, true, READING)
 VECTOR(pwritev, true, WRITING)
+
+/* The second versions use the file's own position where theirs is -1. */
+#define VECTOR2(call, way)                                                 \
+	SEC("fexit/__x64_sys_" #call)                                      \
+	int BPF_PROG(vector_##call, struct pt_regs *regs, long result)     \
+	{                                                                  \
+		return vector(regs, BPF_CORE_READ(regs, r10) != (__u64)-1, \
+			      result, way);                                \
+	}
+
+VECTOR2(preadv2, READING)
+VECTOR2(pwritev2, WRITING)
+
+/*
+ * One side of a copy in the kernel. Its place, after the call, is where the
+ * program wanted it, or the file's own.
+ */
+static __always_inline int copied(struct files_cpu *cpu, __u32 number,
+				  __u64 place, long result, __u32 way)
+{
+	__u64 end = 0;
+
+	if (place)
+		bpf_probe_read_user(&end, sizeof(end), (void *)place);
+	return by_number(cpu, number, place != 0, end, result, way);
+}
+
+/* Where nothing was read, nobody wrote. */
+static __always_inline int copy(__u32 from, __u64 from_place, __u32 to,
+				__u64 to_place, long result)
+{
+	struct files_cpu *cpu = call_of_job();
+
+	if (!cpu)
+		return 0;
+	copied(cpu, from, from_place, result, READING);
+	if (result != 0)
+		copied(cpu, to, to_place, result, WRITING);
+	return 0;
+}
+
+SEC("fexit/__x64_sys_sendfile64")
+int BPF_PROG(copy_sendfile, struct pt_regs *regs, long result)
+{
+	return copy((__u32)BPF_CORE_READ(regs, si), BPF_CORE_READ(regs, dx),
+		    (__u32)BPF_CORE_READ(regs, di), 0, result);
+}
+
+#define COPY(call)                                                   \
+	SEC("fexit/__x64_sys_" #call)                                \
+	int BPF_PROG(copy_##call, struct pt_regs *regs, long result) \
+	{                                                            \
+		return copy((__u32)BPF_CORE_READ(regs, di),          \
+			    BPF_CORE_READ(regs, si),                 \
+			    (__u32)BPF_CORE_READ(regs, dx),          \
+			    BPF_CORE_READ(regs, r10), result);       \
+	}
+
+COPY(copy_file_range)
+COPY(splice)
 
 /* The record of the file that a system call names, if there is one. */
 static __always_inline struct file_record *named(struct pt_regs *regs)

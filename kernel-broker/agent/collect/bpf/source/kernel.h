@@ -78,6 +78,7 @@ struct pt_regs {
 	unsigned long si;
 	unsigned long di;
 	unsigned long cs;
+	unsigned long sp;
 } KERNEL_TYPE;
 
 struct irqaction {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package callgraph
+package kallsyms
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,7 +19,7 @@ ffffffffc0000000 t helper	[ext4]
 `
 
 func TestSymbolNames(t *testing.T) {
-	table, err := readSymbols(strings.NewReader(list))
+	table, err := Read(strings.NewReader(list))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestSymbolNames(t *testing.T) {
 		0xffffffff810003ff: "weak_one",
 		0xffffffffffffffff: "helper",
 	} {
-		if got := table.name(address); got != want {
+		if got := table.Name(address); got != want {
 			t.Errorf("%#x: %q, want %q", address, got, want)
 		}
 	}
@@ -45,9 +46,24 @@ func TestSymbolsRefused(t *testing.T) {
 		"1 TT x\n":                    errLine,
 		"1 T x [m] y\n":               errLine,
 	} {
-		if _, err := readSymbols(strings.NewReader(text)); !errors.Is(err, want) {
+		if _, err := Read(strings.NewReader(text)); !errors.Is(err, want) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	table, err := Read(strings.NewReader(list + "ffffffff81000400 t twice\nffffffff81000500 t twice\nffffffff81000600 t both\nffffffff81000700 t both\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := table.Addresses(strings.NewReader("do_one\nhelper [ext4]\nhelper [xfs]\ntwice\nboth\nboth\nabsent\nstartup_64\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []uintptr{0xffffffff81000000, 0xffffffff81000100, 0xffffffff81000600, 0xffffffff81000700, 0xffffffffc0000000}
+	if !slices.Equal(got, want) {
+		t.Errorf("%#x, want %#x", got, want)
 	}
 }
 
@@ -55,11 +71,11 @@ func FuzzSymbols(f *testing.F) {
 	f.Add(list, uint64(0xffffffff81000001))
 	f.Add("1 t a\n1 t b\n0 t c\n", uint64(1))
 	f.Fuzz(func(t *testing.T, text string, address uint64) {
-		table, err := readSymbols(strings.NewReader(text))
+		table, err := Read(strings.NewReader(text))
 		if err != nil {
 			return
 		}
-		if table.name(address) == "" {
+		if table.Name(address) == "" {
 			t.Errorf("%#x has no name in %q", address, text)
 		}
 	})
