@@ -16,12 +16,17 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// TestCallCountsInGuest counts calls between functions on a kernel with the fragment profiling, where the program is at
-// all of them.
-func TestCallCountsInGuest(t *testing.T) {
+// TestProfilingKernelInGuest has what differs on a slim kernel with the fragment profiling.
+func TestProfilingKernelInGuest(t *testing.T) {
 	if !guest(t, "mitgcm-profiling", nil) {
 		return
 	}
+	t.Run("calls", countsCallsOfFunctions)
+	t.Run("copies", countsCopies)
+}
+
+// countsCallsOfFunctions has the program at all functions of the kernel.
+func countsCallsOfFunctions(t *testing.T) {
 	const calls, args = 20000, "20000"
 	alone := time.Now()
 	output(t, exec.Command("known", "calls", args))

@@ -38,6 +38,8 @@ type Wanted struct {
 	Object string
 	// Parts maps optional programs to what is missing without them. Programs of one part are left out together.
 	Parts map[string]string
+	// Instead maps a program to the one in whose place it is used where that one's function is missing.
+	Instead map[string]string
 	// Stays are programs that stay attached in a pause: they cost almost nothing then, and attaching disturbs every CPU.
 	Stays map[string]bool
 }
@@ -78,12 +80,18 @@ func (w Wanted) usable() (*ebpf.CollectionSpec, map[string]*profiling.Unsupporte
 	if err != nil {
 		return nil, nil, w.noTypes(err)
 	}
-	missing := map[string]*profiling.Unsupported{}
+	lacking := map[string]*profiling.Unsupported{}
 	for name, program := range spec.Programs {
-		lack := w.lacks(types, program)
-		if lack == nil {
-			continue
+		if lack := w.lacks(types, program); lack != nil {
+			lacking[name] = lack
 		}
+	}
+	for _, name := range w.needless(lacking) {
+		delete(spec.Programs, name)
+		delete(lacking, name)
+	}
+	missing := map[string]*profiling.Unsupported{}
+	for name, lack := range lacking {
 		part, optional := w.Parts[name]
 		if !optional {
 			return nil, nil, lack
@@ -96,6 +104,20 @@ func (w Wanted) usable() (*ebpf.CollectionSpec, map[string]*profiling.Unsupporte
 		}
 	}
 	return spec, missing, nil
+}
+
+// needless are the programs in whose place another one is used.
+func (w Wanted) needless(lacking map[string]*profiling.Unsupported) []string {
+	var names []string
+	for name, first := range w.Instead {
+		switch {
+		case lacking[first] == nil:
+			names = append(names, name)
+		case lacking[name] == nil:
+			names = append(names, first)
+		}
+	}
+	return names
 }
 
 // noTypes refuses a kernel without BTF, the first thing that most kernels lack.

@@ -46,6 +46,24 @@ func TestRefusedHasAReason(t *testing.T) {
 	}
 }
 
+func TestOneInPlaceOfAnother(t *testing.T) {
+	w := Wanted{Instead: map[string]string{"second": "first"}}
+	lack := &profiling.Unsupported{}
+	for _, c := range []struct {
+		lacking map[string]*profiling.Unsupported
+		want    []string
+	}{
+		{nil, []string{"second"}},
+		{map[string]*profiling.Unsupported{"second": lack}, []string{"second"}},
+		{map[string]*profiling.Unsupported{"first": lack}, []string{"first"}},
+		{map[string]*profiling.Unsupported{"first": lack, "second": lack}, nil}, // and their part is missing
+	} {
+		if got := w.needless(c.lacking); !slices.Equal(got, c.want) {
+			t.Errorf("without %v: %v are needless, want %v", c.lacking, got, c.want)
+		}
+	}
+}
+
 // Exits are attached first: an entry without its exit would count for ever.
 func TestOrder(t *testing.T) {
 	got := order(map[string]*ebpf.Program{"a_begins": nil, "a_ends": nil, "b_begins": nil, "b_ends": nil, "c": nil})

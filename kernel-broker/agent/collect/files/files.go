@@ -38,8 +38,10 @@ var wanted = bpf.Wanted{
 		"vector_readv": partVectors, "vector_writev": partVectors, "vector_preadv": partVectors, "vector_pwritev": partVectors,
 		"vector_preadv2": partVectors, "vector_pwritev2": partVectors,
 		"copy_sendfile": partCopies, "copy_copy_file_range": partCopies, "copy_splice": partCopies,
+		"copy_ranges": partCopies,
 		"file_sought": partSeeks, "file_synced": partSyncs, "file_synced_data": partSyncs, "file_mapped": partMaps, "file_opened": partOpens,
 	},
+	Instead: map[string]string{"copy_ranges": "copy_copy_file_range"},
 }
 
 // A file idle for this long may leave the kernel's table once the table is this full.

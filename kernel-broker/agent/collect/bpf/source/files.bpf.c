@@ -71,19 +71,13 @@ int BPF_PROG(file_written, struct file *file, const char *buffer,
  * file has to be found by its number. How much was asked for is not looked up:
  * what was moved counts.
  */
-static __always_inline int by_number(struct files_cpu *cpu, __u32 number,
-				     bool positioned, __u64 end, long result,
-				     __u32 way)
+static __always_inline int at_file(struct files_cpu *cpu, struct file *file,
+				   __u64 end, long result, __u32 way)
 {
 	__u64 bytes = result > 0 ? (__u64)result : 0;
-	struct file *file = open_file(number);
 	struct file_record *record;
 	struct facts facts = {};
 
-	if (!file)
-		return 0;
-	if (!positioned)
-		end = (__u64)BPF_CORE_READ(file, f_pos);
 	look_far(file, &facts);
 	if (facts.type != TYPE_REGULAR) {
 		of_type(facts.type, way, result);
@@ -95,6 +89,19 @@ static __always_inline int by_number(struct files_cpu *cpu, __u32 number,
 		return 0;
 	}
 	return done(record, facts.size, bytes, end, result, way);
+}
+
+static __always_inline int by_number(struct files_cpu *cpu, __u32 number,
+				     bool positioned, __u64 end, long result,
+				     __u32 way)
+{
+	struct file *file = open_file(number);
+
+	if (!file)
+		return 0;
+	if (!positioned)
+		end = (__u64)BPF_CORE_READ(file, f_pos);
+	return at_file(cpu, file, end, result, way);
 }
 
 static __always_inline int vector(struct pt_regs *regs, bool positioned,
@@ -180,6 +187,37 @@ int BPF_PROG(copy_sendfile, struct pt_regs *regs, long result)
 
 COPY(copy_file_range)
 COPY(splice)
+
+/*
+ * Where the types have two functions of the system call's name, as Debian's
+ * kernels do, the one below it. A file system in layers calls it again for the
+ * file beneath, which says so or has a path that is not its own.
+ */
+static __always_inline bool beneath(struct file *file)
+{
+	return (BPF_CORE_READ(file, f_mode) & MODE_BACKING) ||
+	       BPF_CORE_READ(file, f_path.dentry, d_sb) !=
+		       BPF_CORE_READ(file, f_inode, i_sb);
+}
+
+SEC("fexit/vfs_copy_file_range")
+int BPF_PROG(copy_ranges, struct file *from, long long from_place,
+	     struct file *to, long long to_place, unsigned long asked,
+	     unsigned int flags, long result)
+{
+	__u64 bytes = result > 0 ? (__u64)result : 0;
+	struct files_cpu *cpu;
+
+	if (beneath(from))
+		return 0;
+	cpu = call_of_job();
+	if (!cpu)
+		return 0;
+	at_file(cpu, from, (__u64)from_place + bytes, result, READING);
+	if (result != 0)
+		at_file(cpu, to, (__u64)to_place + bytes, result, WRITING);
+	return 0;
+}
 
 /* The record of the file that a system call names, if there is one. */
 static __always_inline struct file_record *named(struct pt_regs *regs)

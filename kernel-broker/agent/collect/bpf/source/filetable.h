@@ -9,7 +9,7 @@
 
 #include "openfile.h"
 
-enum { OPEN_APPEND = 02000 };
+enum { OPEN_APPEND = 02000, MODE_BACKING = 0x2000000 };
 
 /*
  * A file's record has a place in an array, so that a call on the file of the

@@ -104,6 +104,7 @@ struct qstr {
 struct dentry {
 	struct dentry *d_parent;
 	struct qstr d_name;
+	struct super_block *d_sb;
 } KERNEL_TYPE;
 
 struct vfsmount;
@@ -130,6 +131,7 @@ struct file {
 	struct path f_path;
 	struct inode *f_inode;
 	unsigned int f_flags;
+	unsigned int f_mode;
 	long long f_pos;
 } KERNEL_TYPE;
 
