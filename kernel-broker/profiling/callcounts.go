@@ -45,14 +45,8 @@ func (c *CallCounts) Sort() {
 func (c *CallCounts) Bound(most int) {
 	c.Edges = slices.Clone(c.Edges)
 	c.Sort()
-	if len(c.Edges) <= most {
-		return
-	}
-	for _, e := range c.Edges[most:] {
-		c.Calls -= min(e.Calls, c.Calls)
-		c.Lost += e.Calls
-	}
-	c.Edges = c.Edges[:most:most]
+	kept, lost := cut(c.Edges, most, func(e CallCount) uint64 { return e.Calls })
+	c.Edges, c.Calls, c.Lost = kept, c.Calls-min(lost, c.Calls), c.Lost+lost
 }
 
 // Functions that were called, the most frequent first.

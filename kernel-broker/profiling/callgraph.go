@@ -59,14 +59,19 @@ func (g *CallGraph) Sort() {
 func (g *CallGraph) Bound(most int) {
 	g.Stacks = slices.Clone(g.Stacks)
 	g.Sort()
-	if len(g.Stacks) <= most {
-		return
+	kept, lost := cut(g.Stacks, most, func(s Stack) uint64 { return s.Samples })
+	g.Stacks, g.Kernel, g.Lost = kept, g.Kernel-min(lost, g.Kernel), g.Lost+lost
+}
+
+// cut keeps the first ones of a list, and adds up what the others counted.
+func cut[T any](list []T, most int, count func(T) uint64) (kept []T, lost uint64) {
+	if len(list) <= most {
+		return list, 0
 	}
-	for _, s := range g.Stacks[most:] {
-		g.Kernel -= min(s.Samples, g.Kernel)
-		g.Lost += s.Samples
+	for _, one := range list[most:] {
+		lost += count(one)
 	}
-	g.Stacks = g.Stacks[:most:most]
+	return list[:most:most], lost
 }
 
 // Functions with their own and their children's samples, the costly first.
