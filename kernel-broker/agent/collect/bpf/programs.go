@@ -219,6 +219,30 @@ func Sum[V comparable](p *Programs, name string, key uint32) (V, error) {
 	return sum, err
 }
 
+// Counts passes on the entries of a map of numbers that is per CPU, the CPUs added up.
+func Counts[K any](p *Programs, name string, hand func(key K, count uint64) error) error {
+	m, err := p.Map(name)
+	if err != nil {
+		return err
+	}
+	var key K
+	var each []uint64
+	entries := m.Iterate()
+	for entries.Next(&key, &each) {
+		var all uint64
+		for _, one := range each {
+			all += one
+		}
+		if err := hand(key, all); err != nil {
+			return err
+		}
+	}
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("map %s: %w", m, err)
+	}
+	return nil
+}
+
 // batch is the number of entries per system call.
 const batch = 1024
 

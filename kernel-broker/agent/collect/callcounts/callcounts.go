@@ -122,28 +122,19 @@ func (s *session) Read(result *profiling.Result) error {
 		}
 		s.symbols = table
 	}
-	edges, err := s.Programs.Map("edges")
-	if err != nil {
-		return err
-	}
 	counts := &profiling.CallCounts{}
+	var err error
 	if counts.Lost, err = bpf.Sum[uint64](s.Programs, "lost", 0); err != nil {
 		return err
 	}
-	var key edge
-	var each []uint64
-	entries := edges.Iterate()
-	for entries.Next(&key, &each) {
-		var calls uint64
-		for _, one := range each {
-			calls += one
-		}
+	err = bpf.Counts(s.Programs, "edges", func(key edge, calls uint64) error {
 		counts.Calls += calls
 		// A call may be a function's last instruction.
 		counts.Edges = append(counts.Edges, profiling.CallCount{From: s.symbols.Name(key.From - 1), To: s.symbols.Name(key.To), Calls: calls})
-	}
-	if err := entries.Err(); err != nil {
-		return fmt.Errorf("map %s: %w", edges, err)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	// A function calls another from several places.
 	result.CallCounts = addup.Plus(counts, &profiling.CallCounts{})

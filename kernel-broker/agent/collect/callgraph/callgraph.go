@@ -142,26 +142,20 @@ func (s *session) Read(result *profiling.Result) error {
 	if err := s.samples(graph); err != nil {
 		return err
 	}
-	counts, err := s.Programs.Map("counts")
-	if err != nil {
-		return err
-	}
 	stacks, err := s.Programs.Map("stacks")
 	if err != nil {
 		return err
 	}
-	var id uint32
-	var each []uint64
-	entries := counts.Iterate()
-	for entries.Next(&id, &each) {
+	err = bpf.Counts(s.Programs, "counts", func(id uint32, samples uint64) error {
 		var addresses [deepest]uint64
 		if err := stacks.Lookup(id, &addresses); err != nil {
 			return fmt.Errorf("stack %d: %w", id, err)
 		}
-		graph.Stacks = append(graph.Stacks, profiling.Stack{Frames: s.frames(addresses[:]), Samples: sum(each)})
-	}
-	if err := entries.Err(); err != nil {
-		return fmt.Errorf("map %s: %w", counts, err)
+		graph.Stacks = append(graph.Stacks, profiling.Stack{Frames: s.frames(addresses[:]), Samples: samples})
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	// Addresses in one function are one way through it.
 	result.CallGraph = addup.Plus(graph, &profiling.CallGraph{})
@@ -193,12 +187,4 @@ func (s *session) frames(addresses []uint64) []string {
 	}
 	slices.Reverse(names)
 	return names
-}
-
-func sum(each []uint64) uint64 {
-	var all uint64
-	for _, one := range each {
-		all += one
-	}
-	return all
 }
