@@ -43,7 +43,7 @@ SLURM_SUITES ?= $(filter ./tests/%,$(SUITES))
 LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos)
 SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|FaultBroker|FaultEtcd)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/gather tests/systemd \
-	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/broker/power kernel-broker/factory/admission))
+	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/broker/power kernel-broker/factory/admission kernel-broker/factory/tune))
 # What demo and tests boot. Any other recipe by its name, if it needs no run or has
 # training data; what collectors need is for the long suites, which have pahole.
 KERNELS      ?= mitgcm suite-stock

@@ -36,13 +36,63 @@ const (
 )
 
 type buildFlags struct {
-	request        kernelbuild.Request
-	where, publish string
-	partition      string
-	slurm          kernelbuild.Slurm
-	fromRuns       []string
-	fromPerf       []string
-	signature      signature
+	request   kernelbuild.Request
+	work      workFlags
+	publish   string
+	fromRuns  []string
+	fromPerf  []string
+	signature signature
+}
+
+// workFlags say where the steps of a request are done, and with what.
+type workFlags struct {
+	where, partition string
+	slurm            kernelbuild.Slurm
+}
+
+func (w *workFlags) add(c *cobra.Command, r *kernelbuild.Request) {
+	f, o := c.Flags(), &r.Options
+	f.StringVar(&o.Catalog, "catalog", "", "`folder` with kernels/, fragments/, workloads/ and keep/ (default ./catalog, else the installed one)")
+	f.StringVar(&w.where, "where", whereLocal, "local or slurm: `where` the steps are done")
+	f.IntVar(&o.Jobs, "jobs", runtime.NumCPU(), "`number` of compilers at a time")
+	f.IntVar(&r.Parallel, "parallel", 1, "`number` of steps at a time, with --where local")
+	f.StringVar(&w.partition, "partition", "", "Slurm `partition`")
+	f.StringArrayVar(&w.slurm.Arguments, "sbatch", nil, "further `argument` for sbatch; may be given again")
+	f.StringVar(&w.slurm.Worker, "worker", "", "kernel-factory `program` as the nodes see it (default: beside kernelctl, else by PATH)")
+	f.StringVar(&o.Programs, "programs", "", "`folder` of the workloads' programs")
+	f.StringVar(&o.Plugin, "plugin", "", "the emulator's plugin `file`, kbcount.so")
+	_ = c.RegisterFlagCompletionFunc("where", cobra.FixedCompletions([]string{whereLocal, whereSlurm}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (w *workFlags) validate(r *kernelbuild.Request) error {
+	switch {
+	case w.where != whereLocal && w.where != whereSlurm:
+		return usageError{fmt.Errorf("--where %q is neither %s nor %s", w.where, whereLocal, whereSlurm)}
+	case r.Options.Jobs < 1 || r.Parallel < 1:
+		return usageError{errors.New("--jobs and --parallel: at least 1")}
+	case w.where == whereLocal && (w.partition != "" || len(w.slurm.Arguments) > 0):
+		return usageError{errors.New("--partition and --sbatch are for --where slurm")}
+	}
+	if err := kb.ValidateProfileName(r.Options.Name); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// complete fills in what the flags and the configuration say of a valid request.
+func (w *workFlags) complete(a *app, r *kernelbuild.Request) (err error) {
+	if r.Options.Cache, err = a.cacheDir(); err != nil {
+		return err
+	}
+	r.Site, r.Options.Builder = a.site, "kernelctl "+a.Version
+	r.Observe, r.Say = (&graph.Printer{Out: a.Stderr, Terminal: a.Terminal}).Observe, a.say
+	if w.where == whereSlurm {
+		r.Slurm = &w.slurm
+		if w.partition != "" {
+			r.Slurm.Arguments = append([]string{"--partition", w.partition}, r.Slurm.Arguments...)
+		}
+	}
+	return nil
 }
 
 func (a *app) kernelBuildCommand() *cobra.Command {
@@ -52,18 +102,10 @@ func (a *app) kernelBuildCommand() *cobra.Command {
 		o.Name = args[0]
 		return a.kernelBuild(ctx, b)
 	})
+	b.work.add(c, &b.request)
 	f := c.Flags()
-	f.StringVar(&o.Catalog, "catalog", "", "`folder` with kernels/, fragments/, workloads/ and keep/ (default ./catalog, else the installed one)")
-	f.StringVar(&b.where, "where", whereLocal, "local or slurm: `where` the steps are done")
-	f.IntVar(&o.Jobs, "jobs", runtime.NumCPU(), "`number` of compilers at a time")
-	f.IntVar(&b.request.Parallel, "parallel", 1, "`number` of steps at a time, with --where local")
 	f.StringVar(&b.publish, "publish", publishAuto, "auto or never: `what` becomes of a kernel that wins")
 	f.StringVar(&b.request.Until, "until", "", "stop after this `step`")
-	f.StringVar(&b.partition, "partition", "", "Slurm `partition`")
-	f.StringArrayVar(&b.slurm.Arguments, "sbatch", nil, "further `argument` for sbatch; may be given again")
-	f.StringVar(&b.slurm.Worker, "worker", "", "kernel-factory `program` as the nodes see it (default: beside kernelctl, else by PATH)")
-	f.StringVar(&o.Programs, "programs", "", "`folder` of the workloads' programs")
-	f.StringVar(&o.Plugin, "plugin", "", "the emulator's plugin `file`, kbcount.so")
 	f.StringArrayVar(&o.Nodes, "nodes", nil, "`file` of what kernel-broker-agent hardware printed on nodes, for slimming; may be given again")
 	f.StringVar(&o.Aliases, "aliases", "", "modules.alias `file` of the nodes' own kernel: drivers of devices that have none at work")
 	f.StringArrayVar(&b.fromRuns, "from-run", nil, "`number` of a profiling run that the kernel is made from: slimming keeps what its job used, its counters are the profile; several with commas, or given again")
@@ -75,7 +117,6 @@ func (a *app) kernelBuildCommand() *cobra.Command {
 	b.signature.flags(c)
 	a.cacheFlag(c, true)
 	c.AddCommand(a.buildStatusCommand(), a.buildLogCommand())
-	_ = c.RegisterFlagCompletionFunc("where", cobra.FixedCompletions([]string{whereLocal, whereSlurm}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("publish", cobra.FixedCompletions([]string{publishAuto, publishNever}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -107,25 +148,19 @@ func (a *app) cacheDir() (string, error) {
 func (b *buildFlags) validate() error {
 	r := &b.request
 	switch {
-	case b.where != whereLocal && b.where != whereSlurm:
-		return usageError{fmt.Errorf("--where %q is neither %s nor %s", b.where, whereLocal, whereSlurm)}
 	case b.publish != publishAuto && b.publish != publishNever:
 		return usageError{fmt.Errorf("--publish %q is neither %s nor %s", b.publish, publishAuto, publishNever)}
 	case b.publish == publishNever && len(b.signature.keys) > 0:
 		return usageError{errors.New("--sign-key is for a kernel that is published")}
 	case r.Instrumented && (r.Until != "" || b.publish == publishNever):
 		return usageError{errors.New("--instrumented registers the kernel that counts, and so goes neither with --until nor --publish never")}
-	case r.Options.Jobs < 1 || r.Parallel < 1:
-		return usageError{errors.New("--jobs and --parallel: at least 1")}
 	case r.Options.SaveTraining != "" && (r.Instrumented || r.Until != ""):
 		return usageError{errors.New("--save-training writes at the end of a whole build, and so goes neither with --instrumented nor --until")}
-	case b.where == whereLocal && (b.partition != "" || len(b.slurm.Arguments) > 0):
-		return usageError{errors.New("--partition and --sbatch are for --where slurm")}
 	}
-	if err := kb.ValidateProfileName(r.Options.Name); err != nil {
-		return usageError{err}
+	err := b.work.validate(r)
+	if err != nil {
+		return err
 	}
-	var err error
 	if r.Options.Samples, err = samples(b.fromPerf); err != nil {
 		return err
 	}
@@ -184,22 +219,13 @@ func (a *app) kernelBuild(ctx context.Context, b buildFlags) error {
 		return err
 	}
 	r := b.request
-	var err error
-	if r.Options.Cache, err = a.cacheDir(); err != nil {
+	if err := b.work.complete(a, &r); err != nil {
 		return err
 	}
 	if err := b.signature.open(ctx, a); err != nil {
 		return err
 	}
-	r.Site, r.Options.Builder = a.site, "kernelctl "+a.Version
 	r.Publish = b.publish == publishAuto && !r.Instrumented
-	if b.where == whereSlurm {
-		r.Slurm = &b.slurm
-		if b.partition != "" {
-			r.Slurm.Arguments = append([]string{"--partition", b.partition}, r.Slurm.Arguments...)
-		}
-	}
-	r.Observe, r.Say = (&graph.Printer{Out: a.Stderr, Terminal: a.Terminal}).Observe, a.say
 	result, err := kernelbuild.Build(ctx, r, buildBroker{app: a, signature: &b.signature})
 	if result.Cost != nil {
 		a.say("%s: %s", r.Options.Name, formatCost(*result.Cost))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tune"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 	"github.com/kernelbroker/kernelbroker/tests/bench/sidebyside"
 )
@@ -85,6 +86,9 @@ title: Some
 slim: a
 kernels: [a, b]
 workloads: [w]
+`},
+	{".", "proposals", func(path string, text []byte) error { _, err := tune.Parse(path, text); return err }, `
+proposals: [{fragment: some, title: Some, group: a, gives_up: limits}, {fragment: other, title: Other}]
 `},
 }
 
@@ -156,7 +160,8 @@ func TestSchemasSayWhatParsersSay(t *testing.T) {
 }
 
 // variants of a document, by what was changed: nothing, a key that nobody knows,
-// and for each key none, one of another type, an empty and a negative value.
+// and for each key none, one of another type, an empty and a negative value; and
+// so for the keys of a list's first element.
 func variants(t *testing.T, example string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -195,6 +200,15 @@ func variants(t *testing.T, example string) map[string][]byte {
 		case []any:
 			set("twice", append(slices.Clone(value), value[0]))
 			set("odd", []any{" / "})
+			if first, is := value[0].(map[string]any); is {
+				for _, inner := range slices.Sorted(maps.Keys(first)) {
+					for what, to := range map[string]any{"another type": []any{map[string]any{"unknown": 1}}, "empty": "", "two lines": "some\nsome", "another": "-Some"} {
+						changed := maps.Clone(first)
+						changed[inner] = to
+						set(inner+": "+what, append([]any{changed}, value[1:]...))
+					}
+				}
+			}
 		case map[string]any:
 			set("empty", map[string]any{})
 		}

@@ -187,6 +187,11 @@ type Merged struct {
 	Options []Option
 }
 
+// ContradictionError names pairs of lines that ask for different values of a symbol.
+type ContradictionError struct{ pairs []error }
+
+func (e *ContradictionError) Error() string { return errors.Join(e.pairs...).Error() }
+
 // Merge joins fragments. The order of fragments has no meaning: two of them
 // that ask for different values of a symbol contradict each other, and each
 // such pair is named.
@@ -206,8 +211,8 @@ func Merge(fragments []Fragment) (Merged, error) {
 			}
 		}
 	}
-	if err := errors.Join(conflicts...); err != nil {
-		return Merged{}, err
+	if len(conflicts) > 0 {
+		return Merged{}, &ContradictionError{conflicts}
 	}
 	return Merged{slices.SortedFunc(maps.Values(first), bySymbol)}, nil
 }

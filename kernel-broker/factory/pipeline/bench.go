@@ -154,6 +154,7 @@ const Failed verdict.Outcome = "failed"
 
 // Stages at which a kernel can show its fault.
 const (
+	stageBuild    = "build"
 	stageBoot     = "boot"
 	stageWorkload = "workload"
 )
@@ -174,7 +175,10 @@ type Fault struct {
 }
 
 func (f *Fault) Error() string {
-	if f.Stage == stageBoot {
+	switch f.Stage {
+	case stageBuild:
+		return "there is no such kernel: " + f.Reason
+	case stageBoot:
 		return "the kernel does not boot: " + f.Reason
 	}
 	return "the workload fails on the kernel: " + f.Reason

@@ -42,6 +42,10 @@ type Options struct {
 	Traces   []string   `json:"traces,omitempty"`
 	// Samples of branches, in place of the workload's own.
 	Samples []Samples `json:"samples,omitempty"`
+	// Overrides are fragments laid over those of the recipe.
+	Overrides []string `json:"overrides,omitempty"`
+	// Plain is the recipe's kernel without slimming and without a profile.
+	Plain bool `json:"plain,omitempty"`
 	// Train has the workload run although the catalog has training data.
 	Train bool `json:"train,omitempty"`
 	// SaveTraining is a file for what the runs said, or empty.
@@ -63,7 +67,11 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("%d compilers at a time: at least 1", o.Jobs)
 	}
 	builder := &build.Builder{Catalog: o.Catalog, Cache: build.Cache{Dir: o.Cache}, Jobs: o.Jobs, FindSource: build.FindSource, Name: o.Builder}
-	plan, err := builder.Plan(ctx, o.Name)
+	recipe, err := build.LoadRecipe(o.Catalog, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := builder.PlanRecipe(ctx, o.changed(recipe))
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +111,18 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 			Traces: p.Traces, Answers: filepath.Join(o.Cache, "slimming")}
 	}
 	return p, nil
+}
+
+// changed is the recipe as these options want it.
+func (o Options) changed(recipe build.Recipe) build.Recipe {
+	recipe.Overrides = slices.Concat(recipe.Overrides, o.Overrides)
+	if o.Plain {
+		if recipe.Optimisation.Profiled() {
+			recipe.Optimisation = build.OptimiseO2
+		}
+		recipe.Slimming, recipe.Training, recipe.Keep, recipe.Exclude = build.SlimmingNone, "", nil, nil
+	}
+	return recipe
 }
 
 // trained reports whether the catalog's training data take the place of runs. They

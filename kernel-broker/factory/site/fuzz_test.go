@@ -5,6 +5,7 @@ package site
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 // FuzzParse is the site's word on mitigations: no text may say "any" by mistake,
 // and no argument that weakens the stock kernel passes without that word.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"mitigations: any\n", "mitigations: stock", "mitigations: [any]", "mitigations:\n", "{}", "mitigation: any", "--- {}\n---\n", "&a mitigations: *a", ""} {
+	for _, text := range []string{"mitigations: any\n", "mitigations: stock", "mitigations: [any]", "mitigations:\n", "{}", "mitigation: any", "--- {}\n---\n", "&a mitigations: *a", "may_give_up: [limits, security]", ""} {
 		f.Add([]byte(text), "mitigations=off")
 	}
 	f.Add([]byte("mitigations: stock"), "spectre-v2=auto,nosmt")
@@ -29,7 +30,8 @@ func FuzzParse(f *testing.F) {
 		if s.Mitigations == Any && !strings.Contains(string(text), "any") && !strings.Contains(string(text), `\`) && !strings.Contains(string(text), "!!binary") {
 			t.Errorf("%q says any", text)
 		}
-		if back, err := Parse("factory.yaml", fmt.Appendf(nil, "mitigations: %s\n", s.Mitigations)); err != nil || back != s {
+		again := fmt.Appendf(nil, "mitigations: %s\nmay_give_up: [%s]\n", s.Mitigations, strings.ReplaceAll(strings.Trim(fmt.Sprint(s.MayGiveUp), "[]"), " ", ","))
+		if back, err := Parse("factory.yaml", again); err != nil || back.Mitigations != s.Mitigations || !slices.Equal(back.MayGiveUp, s.MayGiveUp) {
 			t.Errorf("%+v came back as %+v, %v", s, back, err)
 		}
 		weak := s.Allow([]string{"quiet", "mitigations=off", "nopti"})

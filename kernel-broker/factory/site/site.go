@@ -35,8 +35,33 @@ const (
 	Any Mitigations = "any"
 )
 
+// Loss is what a kernel's configuration may give up to be faster.
+type Loss string
+
+// The losses.
+const (
+	// Security: checks that detect a kernel's memory errors.
+	Security Loss = "security"
+	// Limits: what keeps a job within its memory, processors and devices.
+	Limits Loss = "limits"
+	// Accounting: figures of jobs that Slurm and tools read.
+	Accounting Loss = "accounting"
+	// Diagnosis: what tells why a node failed or is slow.
+	Diagnosis Loss = "diagnosis"
+	// Hardware: machines of some kinds or sizes.
+	Hardware Loss = "hardware"
+)
+
+// Losses are all of them.
+var Losses = []Loss{Security, Limits, Accounting, Diagnosis, Hardware}
+
+// LossWords for messages.
+func LossWords() string { return strings.Trim(fmt.Sprint(Losses), "[]") }
+
 type Site struct {
 	Mitigations Mitigations `yaml:"mitigations"`
+	// MayGiveUp is what kernelctl kernel tune may trade for speed.
+	MayGiveUp []Loss `yaml:"may_give_up"`
 }
 
 // Default is what holds without a file.
@@ -67,6 +92,12 @@ func Parse(name string, text []byte) (Site, error) {
 	if s.Mitigations != Stock && s.Mitigations != Any {
 		return Site{}, fmt.Errorf("%s: line %d: mitigations %q is neither %s nor %s: %w",
 			name, strictyaml.LineOf(text, "mitigations"), s.Mitigations, Stock, Any, kb.ErrInvalid)
+	}
+	for i, loss := range s.MayGiveUp {
+		if !slices.Contains(Losses, loss) {
+			return Site{}, fmt.Errorf("%s: line %d: may_give_up %q is none of %s: %w",
+				name, strictyaml.LineOf(text, "may_give_up", i), loss, LossWords(), kb.ErrInvalid)
+		}
 	}
 	return s, nil
 }

@@ -18,7 +18,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Parse("sample", text); err != nil || s != Default() {
+	if s, err := Parse("sample", text); err != nil || s.Mitigations != Stock || len(s.MayGiveUp) > 0 {
 		t.Errorf("the sample is %+v, not the default: %v", s, err)
 	}
 	path := filepath.Join(t.TempDir(), "factory.yaml")
@@ -32,9 +32,10 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for text, words := range map[string]string{
-		"# kept\nmitigations: off": `x.yaml: line 2: mitigations "off" is neither stock nor any`,
-		"mitigation: any":          `x.yaml: line 1: unknown key "mitigation"`,
-		"mitigations: [any]":       "x.yaml: line 1: cannot unmarshal",
+		"# kept\nmitigations: off":            `x.yaml: line 2: mitigations "off" is neither stock nor any`,
+		"mitigation: any":                     `x.yaml: line 1: unknown key "mitigation"`,
+		"mitigations: [any]":                  "x.yaml: line 1: cannot unmarshal",
+		"may_give_up:\n  - limits\n  - speed": `x.yaml: line 3: may_give_up "speed" is none of security limits accounting diagnosis hardware`,
 	} {
 		if _, err := Parse("x.yaml", []byte(text)); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %v", text, err)

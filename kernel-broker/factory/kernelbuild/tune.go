@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelbuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tune"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// TuneRequest says which kernel's configuration to search, and how long.
+type TuneRequest struct {
+	// Request says where and how kernels are built; its runs and what becomes of a
+	// kernel have no meaning here.
+	Request
+	// Budget is the time after which no further kernel is built; 0 for any time.
+	Budget time.Duration
+	// Only are the fragments to try; empty for all that the catalog proposes.
+	Only []string
+}
+
+// Tune tries the catalog's proposals on a recipe's kernel. What was measured stays
+// in the cache, so that a search that was stopped goes on where it was.
+func Tune(ctx context.Context, r TuneRequest) (tune.Outcome, error) {
+	policy, err := site.Load(r.Site)
+	if err != nil {
+		return tune.Outcome{}, err
+	}
+	if err := r.Options.Complete(); err != nil {
+		return tune.Outcome{}, err
+	}
+	recipe, err := build.LoadRecipe(r.Options.Catalog, r.Options.Name)
+	if err != nil {
+		return tune.Outcome{}, err
+	}
+	if recipe.Workload == "" {
+		return tune.Outcome{}, fmt.Errorf("kernel %q: its recipe names no workload to measure by: %w", recipe.Name, kb.ErrFailedPrecondition)
+	}
+	proposals, err := r.proposals()
+	if err != nil {
+		return tune.Outcome{}, err
+	}
+	rules := verdict.DefaultRules()
+	rules.UnequalMitigations = policy.Mitigations == site.Any
+	began, tried := time.Now(), 0
+	search := tune.Search{
+		Proposals: proposals, InRecipe: slices.Concat(recipe.Fragments, recipe.Overrides), MayGiveUp: policy.MayGiveUp, Rules: rules,
+		Ask:  r.ask,
+		More: func() bool { return r.Budget == 0 || time.Since(began) < r.Budget },
+		Say: func(t tune.Trial) {
+			tried++
+			r.Say("%d of %d: %s", tried, len(proposals), t.Words())
+		},
+	}
+	return search.Run(ctx)
+}
+
+// proposals of the catalog that the request wants.
+func (r TuneRequest) proposals() ([]tune.Proposal, error) {
+	all, err := tune.Load(r.Options.Catalog)
+	if err != nil || len(r.Only) == 0 {
+		return all, err
+	}
+	var wanted []tune.Proposal
+	for _, name := range r.Only {
+		i := slices.IndexFunc(all, func(p tune.Proposal) bool { return p.Fragment == name })
+		if i < 0 {
+			return nil, fmt.Errorf("proposal %q: the catalog has none of that name in %s: %w", name, tune.File, kb.ErrNotFound)
+		}
+		wanted = append(wanted, all[i])
+	}
+	return wanted, nil
+}
+
+// ask measures the plain kernel of the recipe with fragments laid over.
+func (r TuneRequest) ask(ctx context.Context, fragments []string, test bool) (tune.Answer, error) {
+	r.Options.Plain, r.Options.Overrides = true, fragments
+	p, err := pipeline.Open(ctx, r.Options)
+	var contradiction *kconfig.ContradictionError
+	if errors.As(err, &contradiction) {
+		return tune.Answer{Fault: err.Error()}, nil
+	}
+	if err != nil {
+		return tune.Answer{}, err
+	}
+	runner, err := r.runner()
+	if err != nil {
+		return tune.Answer{}, err
+	}
+	data := pipeline.Train
+	if test {
+		data = pipeline.Test
+	}
+	measured, err := p.MeasurePlain(ctx, runner, r.Options.Name+"-tune", data)
+	var fault *pipeline.Fault
+	if errors.As(err, &fault) {
+		return tune.Answer{Fault: fault.Error()}, nil
+	}
+	return tune.Answer{Samples: measured.Samples, Mitigations: measured.Mitigations}, err
+}
