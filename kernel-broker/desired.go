@@ -65,6 +65,7 @@ type SwitchReport struct {
 
 // SlurmdReport is an agent's report on its slurmd and on what the gate refused.
 type SlurmdReport struct {
+	// Generation of the desired state that the gate goes by.
 	Generation uint64
 	Running    bool
 	Start      uint64

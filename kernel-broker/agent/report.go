@@ -20,6 +20,8 @@ import (
 type sent struct {
 	report kb.SwitchReport
 	slurmd *kb.SlurmdReport
+	// gate is the newest generation that the gate goes by.
+	gate uint64
 }
 
 const sendTimeout = time.Second
@@ -74,7 +76,10 @@ func (a *Agent) reportSwitch(ctx context.Context) error {
 
 func (a *Agent) reportSlurmd(ctx context.Context) error {
 	s := a.observed.Slurmd
-	report := kb.SlurmdReport{Generation: a.desired.Generation, Running: s.Running, Start: s.Start, Detail: a.slurmdCause,
+	if decide.GateKnows(a.desired, a.observed) {
+		a.sent.gate = a.desired.Generation
+	}
+	report := kb.SlurmdReport{Generation: a.sent.gate, Running: s.Running, Start: s.Start, Detail: a.slurmdCause,
 		Refusals: nodestate.Refusals(a.parts.NodeState, a.parts.Boot.BootID)}
 	// What is about to change is not worth a message.
 	if reflect.DeepEqual(a.sent.slurmd, &report) || a.doing(decide.StartSlurmd) || a.doing(decide.StopSlurmd) {

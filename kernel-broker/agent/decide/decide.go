@@ -48,6 +48,12 @@ func Ready(desired *kb.DesiredState, o Observed, now time.Time) bool {
 	return !switching && d.slurmdMayRun() && !now.Before(desired.SlurmdNotBefore)
 }
 
+// GateKnows reports whether the gate's file says what the broker has sent.
+func GateKnows(desired *kb.DesiredState, o Observed) bool {
+	d := decision{desired: desired, o: o}
+	return desired != nil && o.State.Equal(d.stateWanted())
+}
+
 // decision holds one question; wake collects the earliest time to ask again.
 type decision struct {
 	desired *kb.DesiredState

@@ -294,3 +294,25 @@ func TestReady(t *testing.T) {
 		}
 	}
 }
+
+func TestGateKnows(t *testing.T) {
+	boot := kb.Boot{BootID: "b", BuildID: "id", Release: "6.1"}
+	desired := &kb.DesiredState{Generation: 4, Attested: true, Running: kb.Ref{Profile: "mitgcm", Version: 1}, Jobs: []uint32{7}}
+	written := nodestate.State{BootID: "b", BuildID: "id", Release: "6.1", Profile: "mitgcm", Version: 1, Attested: true, Jobs: []uint32{7}}
+	before := written
+	before.Jobs = nil
+	for name, c := range map[string]struct {
+		desired *kb.DesiredState
+		state   nodestate.State
+		want    bool
+	}{
+		"written":              {desired, written, true},
+		"the job is not in it": {desired, before, false},
+		"nothing written":      {desired, nodestate.State{}, false},
+		"no broker":            {nil, written, false},
+	} {
+		if got := GateKnows(c.desired, Observed{Boot: boot, State: c.state}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -797,9 +797,11 @@ func (x *SwitchReport) GetFailure() FailureKind {
 
 // SlurmdReport reports a start or stop of slurmd.
 type SlurmdReport struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
-	Running    bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The desired state that the node's gate goes by. A job starts on a node only when
+	// that is the newest one.
+	Generation uint64 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Running    bool   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
 	// The requested start, see Desired.slurmd_start.
 	SlurmdStart uint64 `protobuf:"varint,3,opt,name=slurmd_start,json=slurmdStart,proto3" json:"slurmd_start,omitempty"`
 	Detail      string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`

@@ -31,11 +31,15 @@ type Controller struct {
 	comments *semaphore.Weighted
 	clock    *Clock
 
-	mu           sync.Mutex
-	records      records
-	stale        bool // the records must be read again
-	sessions     map[string]*Session
-	lost         map[string]time.Time
+	mu       sync.Mutex
+	records  records
+	stale    bool // the records must be read again
+	sessions map[string]*Session
+	lost     map[string]time.Time
+	// refusals are what each node's gate refused in the boot that its agent spoke of
+	// last. The node forgets it with its next boot, which may come before slurmctld
+	// shows the drain that followed.
+	refusals     map[string][]kb.GateRefusal
 	view         kb.SlurmView
 	viewErr      error
 	kernels      *kernels
@@ -84,6 +88,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		wakePoll:     make(chan struct{}, 1),
 		sessions:     map[string]*Session{},
 		lost:         map[string]time.Time{},
+		refusals:     map[string][]kb.GateRefusal{},
 		counted:      map[string]bool{},
 		lastComments: map[kb.JobID]string{},
 		held:         map[kb.JobID]plan.Hold{},
@@ -366,7 +371,7 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 		Agents: map[string]plan.Agent{}, Catalog: c.kernels, LastComments: c.lastComments, Held: c.held, Queued: c.queuedLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), Restored: maps.Clone(c.restored), Rules: c.records.ledger.rules, NewToken: newToken,
 	}
 	for name, since := range c.lost {
-		in.Agents[name] = plan.Agent{Since: since}
+		in.Agents[name] = plan.Agent{Since: since, Refusals: c.refusals[name]}
 	}
 	for name, s := range c.sessions {
 		in.Agents[name] = s.agent

@@ -376,6 +376,9 @@ func (f *fixture) attach(node, profile, token, bootID string) *fakeAgent {
 					a.last, a.any = *m.Desired, true
 				}
 				a.mu.Unlock()
+				if m.Desired != nil {
+					a.told(m.Desired.Generation)
+				}
 			case <-s.Replaced():
 				return
 			case <-a.done:
@@ -385,6 +388,11 @@ func (f *fixture) attach(node, profile, token, bootID string) *fakeAgent {
 	}()
 	f.t.Cleanup(func() { close(a.done) })
 	return a
+}
+
+// told is the word that the gate goes by a desired state.
+func (a *fakeAgent) told(generation uint64) {
+	a.update(func() { a.agent.Told = generation })
 }
 
 func (a *fakeAgent) wish() (kb.DesiredState, bool) {

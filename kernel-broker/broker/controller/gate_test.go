@@ -20,7 +20,7 @@ func drainedForAProlog(t *testing.T, prolog bool) (*fixture, *fakeAgent, string)
 	f.start()
 	a := f.attach("n1", "stock", "", fmt.Sprintf("boot-of-%s-0001", "n1"))
 	a.wished(t, "stock", func(d kb.DesiredState) bool { return d.SlurmdAllowed })
-	a.Slurmd(1, true, "")
+	a.Slurmd(kb.SlurmdReport{Start: 1, Running: true})
 	by := "slurm@" + time.Now().Format("2006-01-02T15:04:05")
 	f.slurm.mu.Lock()
 	defer f.slurm.mu.Unlock()
@@ -35,7 +35,7 @@ func TestGatesDrainIsUndoneOnTheAgentsWord(t *testing.T) {
 	if f.slurm.seen("undo n1 "+by) != 0 {
 		t.Fatal("undone before the agent said anything")
 	}
-	a.Refused([]kb.GateRefusal{{Job: 7, At: time.Now(), Cause: "words"}})
+	a.Slurmd(kb.SlurmdReport{Start: 1, Running: true, Refusals: []kb.GateRefusal{{Job: 7, At: time.Now(), Cause: "words"}}})
 	until(t, "the drain's end", func() bool { return f.slurm.seen("undo n1 "+by) == 1 })
 	until(t, "the record's end", func() bool {
 		f.c.mu.Lock()
@@ -47,10 +47,36 @@ func TestGatesDrainIsUndoneOnTheAgentsWord(t *testing.T) {
 	}
 }
 
+// slurmctld shows the drain only when the node has gone down for a boot: what its
+// agent said before explains it all the same.
+func TestGatesWordOutlastsTheAgent(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	a := f.attach("n1", "stock", "", "boot-of-n1-0001")
+	a.wished(t, "stock", func(d kb.DesiredState) bool { return d.SlurmdAllowed })
+	a.Slurmd(kb.SlurmdReport{Generation: 3, Start: 1, Running: true, Refusals: []kb.GateRefusal{{Job: 7, At: time.Now(), Cause: "words"}}})
+	f.c.mu.Lock()
+	told := a.agent.Told
+	f.c.mu.Unlock()
+	if told != 3 {
+		t.Errorf("the gate goes by generation %d, want 3", told)
+	}
+	a.Detach()
+	by := "slurm@" + time.Now().Format("2006-01-02T15:04:05")
+	f.slurm.mu.Lock()
+	f.slurm.nodes["n1"] = kb.SlurmNode{Name: "n1", State: "IDLE", Flags: []string{"DRAIN"}, Reason: kb.ReasonProlog, By: by}
+	f.slurm.mu.Unlock()
+	until(t, "the gate's drain on record", func() bool {
+		f.c.mu.Lock()
+		defer f.c.mu.Unlock()
+		return f.c.records.nodes["n1"].GateDrain == by
+	})
+}
+
 // What may be the site's own Prolog's drain is asked for once, and stays.
 func TestGatesDrainStaysBesideASitesProlog(t *testing.T) {
 	f, a, by := drainedForAProlog(t, true)
-	a.Refused([]kb.GateRefusal{{Job: 7, At: time.Now(), Cause: "words"}})
+	a.Slurmd(kb.SlurmdReport{Start: 1, Running: true, Refusals: []kb.GateRefusal{{Job: 7, At: time.Now(), Cause: "words"}}})
 	until(t, "the question", func() bool { return f.slurm.seen("undo n1 "+by) == 1 })
 	time.Sleep(2 * quietTime)
 	if n := f.slurm.seen("undo n1 " + by); n != 1 {

@@ -75,8 +75,8 @@ func TestLinesOfOneNode(t *testing.T) {
 		"reports": {`msg="agent reports"`, most, func(s *Session, i int) {
 			s.Report(kb.SwitchReport{Generation: uint64(i + 1), Progress: kb.ProgressLoading, Detail: text})
 		}},
-		"one word on slurmd": {`msg="agent reports slurmd"`, 1, func(s *Session, _ int) { s.Slurmd(0, true, text) }},
-		"words on slurmd":    {`msg="agent reports slurmd"`, most, func(s *Session, i int) { s.Slurmd(0, i%2 == 0, text) }},
+		"one word on slurmd": {`msg="agent reports slurmd"`, 1, func(s *Session, _ int) { s.Slurmd(kb.SlurmdReport{Running: true, Detail: text}) }},
+		"words on slurmd":    {`msg="agent reports slurmd"`, most, func(s *Session, i int) { s.Slurmd(kb.SlurmdReport{Running: i%2 == 0, Detail: text}) }},
 		"runs that there are not": {`msg="agent reports on a run"`, most, func(s *Session, i int) {
 			s.RunReport(uint64(i+1), kb.RunReport{State: kb.RunNodeLooking, Reason: text}, nil)
 		}},
@@ -150,8 +150,8 @@ func TestEveryStepOfASwitchIsInTheLog(t *testing.T) {
 		const switches = 2 // to a job's kernel, and back
 		for i := range switches {
 			agent := p.attach("n1", kb.StockProfile, "", fmt.Sprint(bootOne[:len(bootOne)-1], i))
-			agent.Slurmd(uint64(i), false, "")
-			agent.Slurmd(uint64(i), true, "")
+			agent.Slurmd(kb.SlurmdReport{Start: uint64(i)})
+			agent.Slurmd(kb.SlurmdReport{Start: uint64(i), Running: true})
 			for _, run := range []kb.RunNodeState{kb.RunNodeLooking, kb.RunNodeDelivered} {
 				agent.RunReport(1, kb.RunReport{State: run}, nil)
 			}

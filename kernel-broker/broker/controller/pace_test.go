@@ -200,7 +200,7 @@ func TestLooksOfOneNode(t *testing.T) {
 		idle := p.lookedAt(func() { time.Sleep(while) })
 		for name, say := range map[string]func(i int){
 			"a job that is not on it":      func(int) { agent.Ending(1, 4711) },
-			"a slurmd that comes and goes": func(i int) { agent.Slurmd(0, i%2 == 0, "") },
+			"a slurmd that comes and goes": func(i int) { agent.Slurmd(kb.SlurmdReport{Running: i%2 == 0}) },
 			"runs that there are not":      func(i int) { agent.RunReport(uint64(i), kb.RunReport{State: kb.RunNodeLooking}, nil) },
 		} {
 			looks := p.lookedAt(func() {

@@ -130,7 +130,7 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 	s := &Session{
 		controller: c, node: node, out: make(chan Message, outbox), replaced: make(chan struct{}),
 		agent: plan.Agent{Connected: true, Since: now, Boot: boot, Inventory: inventory,
-			Slurmd: plan.Slurmd{Running: slurmd, At: now}},
+			Slurmd: plan.Slurmd{Running: slurmd, At: now}, Refusals: c.refusals[node]},
 	}
 	c.sessions[node] = s
 	c.nodeLog(c.pace.logs.streams, node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
@@ -181,30 +181,26 @@ func (s *Session) Report(r kb.SwitchReport) {
 	s.reportLog(news).Info("agent reports", "generation", r.Generation, "state", string(r.Progress), "detail", r.Detail)
 }
 
-// Slurmd takes in the agent's report on its slurmd.
-func (s *Session) Slurmd(start uint64, running bool, detail string) {
-	word := slurmdWord{start, running, detail}
-	news := false
+// Slurmd takes in the agent's report on its slurmd and its gate.
+func (s *Session) Slurmd(r kb.SlurmdReport) {
+	word := slurmdWord{r.Start, r.Running, r.Detail}
+	news, refused := false, len(r.Refusals)
 	s.update(func() {
+		if s.slurmd != nil {
+			refused -= len(s.agent.Refusals)
+		}
 		news, s.slurmd = s.slurmd == nil || *s.slurmd != word, &word
-		if running && !s.agent.Slurmd.Running {
+		if r.Running && !s.agent.Slurmd.Running {
 			s.controller.eagerForLocked(s.node)
 			s.controller.pollFor(s.node)
 		}
-		s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: s.controller.clock.Now()}
+		s.agent.Slurmd = plan.Slurmd{Start: r.Start, Running: r.Running, At: s.controller.clock.Now()}
+		s.agent.Told = r.Generation
+		s.agent.Refusals, s.controller.refusals[s.node] = r.Refusals, r.Refusals
 	})
-	s.reportLog(news).Info("agent reports slurmd", "running", running, "start", start, "detail", detail)
-}
-
-// Refused takes in what the gate refused in this boot of the node.
-func (s *Session) Refused(refusals []kb.GateRefusal) {
-	news := 0
-	s.update(func() {
-		news = len(refusals) - len(s.agent.Refusals)
-		s.agent.Refusals = refusals
-	})
-	if news > 0 {
-		last := refusals[len(refusals)-1]
+	s.reportLog(news).Info("agent reports slurmd", "running", r.Running, "start", r.Start, "detail", r.Detail)
+	if refused > 0 {
+		last := r.Refusals[len(r.Refusals)-1]
 		s.reportLog(true).Warn("gate refused a job", "job", last.Job, "at", last.At, "cause", last.Cause)
 	}
 }

@@ -366,6 +366,9 @@ func (n *simNode) report() {
 		n.sentSlur = key
 		n.session.agent.Slurmd = plan.Slurmd{Start: n.slurmd.Start, Running: n.slurmd.Running, At: n.w.now}
 	}
+	if decide.GateKnows(n.wish, *n.agent) {
+		n.session.agent.Told = n.wish.Generation
+	}
 }
 
 // jobEnding is the epilog asking the agent.

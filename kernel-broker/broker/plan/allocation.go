@@ -127,6 +127,9 @@ func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 	if n == nil || n.Owner != a.ID || !n.Steady() || n.Desired != a.Kernel.Ref() || n.Waiting {
 		return false
 	}
+	if d.in.Agents[name].Told < n.Generation {
+		return false // the gate does not know the job yet, and would refuse it
+	}
 	s, ok := d.slurmNode(name)
 	return ok && (s.Armed() || s.PowerDownAsked()) && !s.Waiting() && !s.Unknown() && d.in.Slurm.At.After(a.Created)
 }

@@ -212,3 +212,48 @@ func TestGatesDrainBeforeTheArmedBoot(t *testing.T) {
 		t.Errorf("said %+v, slurmd held %t, %v", n.OutOfService, n.SlurmdHeld, actions)
 	}
 }
+
+// A node that runs the job's kernel already is ready only when its gate knows the
+// job: slurmctld starts the job within milliseconds of that word.
+func TestNotReadyBeforeTheGateKnowsTheJob(t *testing.T) {
+	w := booting(t)
+	w.unheard = map[string]bool{"n1": true}
+	w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+	w.settle()
+	w.slurmd("n1")
+	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+	w.settle()
+	a := w.allocs[kb.JobID{Job: 7}]
+	if !w.nodes["n1"].Steady() || a.Phase != kb.PhaseSwitching {
+		t.Fatalf("n1 is %s, the job %s", w.nodes["n1"].Progress(), a.Phase)
+	}
+	w.agents["n1"] = func(a Agent) Agent { a.Told = w.nodes["n1"].Generation - 1; return a }(w.agents["n1"])
+	w.settle()
+	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseSwitching {
+		t.Fatalf("ready by an older word: %s", a.Phase)
+	}
+	w.unheard = nil
+	w.settle()
+	w.settle()
+	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseReady {
+		t.Errorf("the job is %s", a.Phase)
+	}
+}
+
+// A refusal that the agent told before the node booted explains the drain that
+// Slurm shows after: it is not an administrator's.
+func TestGatesDrainIsKnownAfterTheAgentIsGone(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	w.job(7, "CONFIGURING", true, "n1")
+	w.node("n1", "ALLOCATED+POWERING_UP", "")
+	w.ensure(7, mit, "n1")
+	w.settle()
+	w.report("n1", kb.ProgressBooting, "", "")
+	w.settle()
+	w.agents["n1"] = Agent{Since: w.now, Refusals: []kb.GateRefusal{refusal(7, w.now)}}
+	w.drainedAt("n1", "IDLE+DRAIN", w.now)
+	w.settle()
+	if n := w.nodes["n1"]; n.OutOfService != nil || n.GateDrain == "" {
+		t.Errorf("out of service %+v, gate's drain %q", n.OutOfService, n.GateDrain)
+	}
+}

@@ -91,6 +91,8 @@ type world struct {
 	tries    []kb.Try
 	tokens   int
 	inLine   map[kb.JobID]bool
+	// unheard are nodes whose agents say nothing of what they are told.
+	unheard map[string]bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -133,6 +135,9 @@ func (w *world) decide() Output {
 		a.Reports = nil
 		if _, answered := out.Kept[name]; answered {
 			a.Ending = 0
+		}
+		if n := w.nodes[name]; a.Connected && n != nil && !w.unheard[name] {
+			a.Told = n.Generation
 		}
 		w.agents[name] = a
 	}

@@ -87,9 +87,7 @@ func receive(stream api.NodeService_ConnectServer, session *controller.Session) 
 			}
 			session.Report(report)
 		case *api.ConnectRequest_Slurmd:
-			report := convert.SlurmdReportFromProto(m.Slurmd)
-			session.Slurmd(report.Start, report.Running, report.Detail)
-			session.Refused(report.Refusals)
+			session.Slurmd(convert.SlurmdReportFromProto(m.Slurmd))
 		case *api.ConnectRequest_JobEnding:
 			session.Ending(m.JobEnding.GetQuery(), m.JobEnding.GetJobId())
 		case *api.ConnectRequest_Run:

@@ -277,12 +277,37 @@ func TestSwitchOverTheWire(t *testing.T) {
 	agent = join(t, f, hello(func(h *api.Hello) {
 		h.BootId, h.BuildId, h.Token, h.Release = "new"+bootID, strings.Repeat("bb", 20), d.GetToken(), "6.1.0-mitgcm"
 	}))
-	wished(t, agent, func(d *api.Desired) bool {
+	d = wished(t, agent, func(d *api.Desired) bool {
 		return d.GetAttested() && d.GetSlurmdAllowed() && d.GetRunningProfile() == "mitgcm" && d.GetKernel() == nil
 	})
-	slurmd := &api.SlurmdReport{Running: true}
-	say(t, agent, &api.ConnectRequest{Message: &api.ConnectRequest_Slurmd{Slurmd: slurmd}})
 	slurm.set("ALLOCATED", "DRAIN", "REBOOT_REQUESTED")
+	slurmd := func(generation uint64) *api.ConnectRequest {
+		return &api.ConnectRequest{Message: &api.ConnectRequest_Slurmd{Slurmd: &api.SlurmdReport{Generation: generation, Running: true}}}
+	}
+	say(t, agent, slurmd(d.GetGeneration()-1))
+	time.Sleep(50 * time.Millisecond)
+	if job, err := jobs.GetJob(t.Context(), &api.GetJobRequest{JobId: 7}); err != nil || job.GetJob().GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_READY {
+		t.Errorf("ready before the gate knows the job: %v, %v", job, err)
+	}
+	var sending sync.Mutex
+	answers := make(chan *api.JobEndingAnswer, 1)
+	go func() { // an agent answers each desired state
+		for generation := d.GetGeneration(); ; {
+			sending.Lock()
+			sent := agent.Send(slurmd(generation))
+			sending.Unlock()
+			m, err := agent.Recv()
+			if sent != nil || err != nil {
+				close(answers)
+				return
+			}
+			if desired := m.GetDesired(); desired != nil {
+				generation = desired.GetGeneration()
+			} else if answer := m.GetJobEnding(); answer != nil {
+				answers <- answer
+			}
+		}
+	}()
 	var last *api.EnsureKernelResponse
 	for {
 		p, err := hook.Recv()
@@ -308,19 +333,14 @@ func TestSwitchOverTheWire(t *testing.T) {
 	}
 	// The epilog asks; nobody waits for this kernel.
 	ending := &api.JobEnding{Query: 5, JobId: 7}
+	sending.Lock()
 	say(t, agent, &api.ConnectRequest{Message: &api.ConnectRequest_JobEnding{JobEnding: ending}})
-	for {
-		m, err := agent.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if answer := m.GetJobEnding(); answer != nil {
-			if answer.GetQuery() != 5 || answer.GetKept() {
-				t.Errorf("answer %v", answer)
-			}
-			break
-		}
+	sending.Unlock()
+	if answer := <-answers; answer.GetQuery() != 5 || answer.GetKept() {
+		t.Errorf("answer %v", answer)
 	}
+	sending.Lock()
+	defer sending.Unlock()
 	if err := agent.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
