@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func TestWholePipeline(t *testing.T) {
 func TestSecondRunDoesNothing(t *testing.T) {
 	p, first := whole(t)
 	again := p.candidate(making("tiny")...)
-	if again != first.Candidate {
+	if !reflect.DeepEqual(again, first.Candidate) {
 		t.Errorf("the second run gives\n%+v\nthe first gave\n%+v", again, first.Candidate)
 	}
 	status := p.status("tiny")
