@@ -79,11 +79,12 @@ func TestGoals(t *testing.T) {
 		in   *figures.Book
 		met  string
 	}{
-		{"all met", filled(5.7, 1.5, 1.01), "++++"},
-		{"a slow switch", filled(8, 1.5, 1.01), "-+++"},
-		{"slower than half a reset", filled(11, 1.5, 1.01), "--++"},
-		{"slow reuse", filled(5.7, 2.5, 1.01), "++-+"},
-		{"slow stock jobs", filled(5.7, 1.5, 1.2), "+++-"},
+		{"all met", filled(5.7, 1.5, 1.01), "+++++"},
+		{"a slow switch", filled(8, 1.5, 1.01), "-++++"},
+		{"slower than half a reset", filled(11, 1.5, 1.01), "---++"},
+		{"slower than half a reset, and faster than half of one and a start", filled(10.3, 1.5, 1.01), "--+++"},
+		{"slow reuse", filled(5.7, 2.5, 1.01), "+++-+"},
+		{"slow stock jobs", filled(5.7, 1.5, 1.2), "++++-"},
 	} {
 		met := ""
 		for _, g := range goals(c.in) {

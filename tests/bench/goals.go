@@ -43,6 +43,11 @@ func goals(b *figures.Book) []figures.Goal {
 	if haveReset {
 		ratio("switch against a reset", 0.5, switchTime, reset, fmt.Sprintf("switch / reset %.2f s", reset))
 	}
+	if haveReset && haveStock {
+		// The switch begins with sbatch, the reset with the button.
+		ratio("switch against a reset and a job's start", 0.5, switchTime, reset+stock,
+			fmt.Sprintf("switch / (reset %.2f s + start of a stock job %.2f s)", reset, stock))
+	}
 	reuse, haveReuse := b.Median(reuseTime)
 	handover, haveHandover := b.Median(plainHandover)
 	if haveReuse && haveHandover {
