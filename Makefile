@@ -223,7 +223,7 @@ test-suites: build kernels $(GOTESTSUM) | $(RESULTS) ## the suites on QEMU that 
 	@$(call slurms,suites,$(call suites,$$result,$(SKIP)) $(if $(filter 22.05,$(SLURM)),$(SUITES),$(SLURM_SUITES)))
 
 .PHONY: test-long
-test-long: deps-long build kernels $(GOTESTSUM) | $(RESULTS) ## all other suites: newer Slurm, the model, faults of broker and etcd, trust, profiling, factory, collectors, Secure Boot, systemd (about four hours)
+test-long: deps-long build kernels $(GOTESTSUM) | $(RESULTS) ## all other suites: newer Slurm, the model, faults of broker and etcd, trust, profiling, factory, collectors, Secure Boot, systemd (about two hours)
 	@status=0; \
 	$(MAKE) --no-print-directory kernels KERNELS='$(LONG_KERNELS)' || status=1; \
 	$(MAKE) --no-print-directory test-emulated SLURM="22.05 24.11 26.05" EMULATED_SKIP= || status=1; \
