@@ -25,6 +25,10 @@ func TestProposalsOfTheCatalog(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	files, err := filepath.Glob(filepath.Join(catalog, "fragments", "tune-*.config"))
+	if err != nil || len(files) != len(proposals) {
+		t.Errorf("%d fragments to propose, %d proposals, %v", len(files), len(proposals), err)
+	}
 	for i, a := range proposals {
 		for _, b := range proposals[:i] {
 			if a.Group != "" && a.Group == b.Group {
