@@ -371,11 +371,16 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 		Agents: map[string]plan.Agent{}, Catalog: c.kernels, LastComments: c.lastComments, Held: c.held, Queued: c.queuedLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), Restored: maps.Clone(c.restored), Rules: c.records.ledger.rules, NewToken: newToken,
 	}
 	for name, since := range c.lost {
-		in.Agents[name] = plan.Agent{Since: since, Refusals: c.refusals[name]}
+		in.Agents[name] = plan.Agent{Since: since}
 	}
 	for name, s := range c.sessions {
 		in.Agents[name] = s.agent
 		reports[name] = len(s.agent.Reports)
+	}
+	for name, refusals := range c.refusals {
+		agent := in.Agents[name]
+		agent.Refusals = refusals
+		in.Agents[name] = agent
 	}
 	return in
 }

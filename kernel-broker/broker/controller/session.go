@@ -130,7 +130,7 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 	s := &Session{
 		controller: c, node: node, out: make(chan Message, outbox), replaced: make(chan struct{}),
 		agent: plan.Agent{Connected: true, Since: now, Boot: boot, Inventory: inventory,
-			Slurmd: plan.Slurmd{Running: slurmd, At: now}, Refusals: c.refusals[node]},
+			Slurmd: plan.Slurmd{Running: slurmd, At: now}},
 	}
 	c.sessions[node] = s
 	c.nodeLog(c.pace.logs.streams, node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
@@ -187,7 +187,7 @@ func (s *Session) Slurmd(r kb.SlurmdReport) {
 	news, refused := false, len(r.Refusals)
 	s.update(func() {
 		if s.slurmd != nil {
-			refused -= len(s.agent.Refusals)
+			refused -= len(s.controller.refusals[s.node])
 		}
 		news, s.slurmd = s.slurmd == nil || *s.slurmd != word, &word
 		if r.Running && !s.agent.Slurmd.Running {
@@ -196,7 +196,7 @@ func (s *Session) Slurmd(r kb.SlurmdReport) {
 		}
 		s.agent.Slurmd = plan.Slurmd{Start: r.Start, Running: r.Running, At: s.controller.clock.Now()}
 		s.agent.Told = r.Generation
-		s.agent.Refusals, s.controller.refusals[s.node] = r.Refusals, r.Refusals
+		s.controller.refusals[s.node] = r.Refusals
 	})
 	s.reportLog(news).Info("agent reports slurmd", "running", r.Running, "start", r.Start, "detail", r.Detail)
 	if refused > 0 {

@@ -83,7 +83,7 @@ type Agent struct {
 	// Ending is the job whose epilog waits for an answer; 0 for none.
 	Ending      uint32
 	EndingSince time.Time
-	// Refusals of the gate in this boot, oldest first.
+	// Refusals of the gate in the boot that the agent spoke of last, oldest first.
 	Refusals []kb.GateRefusal
 	// Runs are its reports on profiling runs.
 	Runs map[uint64]kb.RunReport
