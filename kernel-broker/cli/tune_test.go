@@ -42,8 +42,8 @@ func TestTunePage(t *testing.T) {
 		return p.text.String()
 	}
 	trials := []tune.Trial{
-		{Fragment: "tune-hz-100", Group: "tick-rate", Result: tune.Kept, Change: new(-0.0123), Reason: "exact counts, and fewer"},
-		{Fragment: "tune-no-zeroing", GivesUp: "security", Result: tune.NotAllowed, Reason: "gives up security"},
+		{Proposal: tune.Proposal{Fragment: "tune-hz-100", Group: "tick-rate"}, Result: tune.Kept, Change: new(-0.0123), Reason: "exact counts, and fewer"},
+		{Proposal: tune.Proposal{Fragment: "tune-no-zeroing", GivesUp: "security"}, Result: tune.NotAllowed, Reason: "gives up security"},
 	}
 	confirmed := &tune.Confirmation{Standing: verdict.Better, Change: -0.0111, Reason: "exact counts, and fewer"}
 	for name, c := range map[string]struct {

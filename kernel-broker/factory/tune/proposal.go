@@ -23,13 +23,13 @@ import (
 type Proposal struct {
 	// Fragment is a name in catalog/fragments. What it sets replaces what the
 	// recipe's fragments set.
-	Fragment string `yaml:"fragment"`
+	Fragment string `yaml:"fragment" json:"fragment"`
 	// Title in a few words.
-	Title string `yaml:"title"`
+	Title string `yaml:"title" json:"title"`
 	// Group names proposals of which a kernel can have one, such as tick rates.
-	Group string `yaml:"group"`
+	Group string `yaml:"group" json:"group,omitempty"`
 	// GivesUp is what a site loses with it, and has to allow; empty for nothing.
-	GivesUp site.Loss `yaml:"gives_up"`
+	GivesUp site.Loss `yaml:"gives_up" json:"gives_up,omitempty"`
 }
 
 // File of the proposals in a catalog.

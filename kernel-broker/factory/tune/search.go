@@ -35,11 +35,8 @@ const (
 
 // Trial is what became of a proposal.
 type Trial struct {
-	Fragment string    `json:"fragment"`
-	Title    string    `json:"title"`
-	Group    string    `json:"group,omitempty"`
-	GivesUp  site.Loss `json:"gives_up,omitempty"`
-	Result   Result    `json:"result"`
+	Proposal
+	Result Result `json:"result"`
 	// Beside are the fragments that were kept when it was tried.
 	Beside []string `json:"beside,omitempty"`
 	// Change of kernel instructions against the best kernel before it, as a
@@ -149,7 +146,7 @@ func (s *Search) Run(ctx context.Context) (Outcome, error) {
 }
 
 func (s *Search) try(ctx context.Context, p Proposal) (Trial, error) {
-	t := Trial{Fragment: p.Fragment, Title: p.Title, Group: p.Group, GivesUp: p.GivesUp}
+	t := Trial{Proposal: p}
 	switch {
 	case slices.Contains(s.InRecipe, p.Fragment):
 		t.Result = InRecipe
