@@ -77,7 +77,9 @@ func (r TuneRequest) proposals() ([]tune.Proposal, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("proposal %q: the catalog has none of that name in %s: %w", name, tune.File, kb.ErrNotFound)
 		}
-		wanted = append(wanted, all[i])
+		if !slices.Contains(wanted, all[i]) {
+			wanted = append(wanted, all[i])
+		}
 	}
 	return wanted, nil
 }
