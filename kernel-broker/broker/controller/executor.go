@@ -112,7 +112,7 @@ func (e *executor) run(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	for ctx.Err() == nil {
-		for a, ok := e.take(); ok; a, ok = e.take() {
+		for a, ok := e.take(ctx); ok; a, ok = e.take(ctx) {
 			group.Go(func() { e.do(ctx, a) })
 		}
 		select {
@@ -123,10 +123,14 @@ func (e *executor) run(ctx context.Context) {
 }
 
 // take picks the oldest action that has a worker and that overtakes nothing on
-// its lanes.
-func (e *executor) take() (plan.Action, bool) {
+// its lanes. Once the context has ended it picks none: what waited for an
+// action that the end broke off is not begun.
+func (e *executor) take(ctx context.Context) (plan.Action, bool) {
 	e.c.mu.Lock()
 	defer e.c.mu.Unlock()
+	if ctx.Err() != nil {
+		return plan.Action{}, false
+	}
 	before := map[string]bool{}
 	for i, a := range e.queue {
 		list := lanes(a)

@@ -31,7 +31,7 @@ func bare(t *testing.T) (*fixture, *executor) {
 func (e *executor) drain(t *testing.T) int {
 	t.Helper()
 	for done := 0; ; done++ {
-		a, ok := e.take()
+		a, ok := e.take(t.Context())
 		if !ok {
 			return done
 		}
@@ -246,7 +246,7 @@ func TestOrder(t *testing.T) {
 		e.submit(a)
 	}
 	take := func() (begun []plan.Action) {
-		for a, ok := e.take(); ok; a, ok = e.take() {
+		for a, ok := e.take(t.Context()); ok; a, ok = e.take(t.Context()) {
 			begun = append(begun, a)
 		}
 		return begun
@@ -303,6 +303,25 @@ func TestResetsDelayNothing(t *testing.T) {
 	f.c.mu.Unlock()
 	close(end)
 	until(t, "all resets", func() bool { return len(begun) >= 20 })
+}
+
+// A broker that ends begins nothing more: what waited for an action that the
+// end broke off keeps waiting, for the next broker.
+func TestShutdownBeginsNothing(t *testing.T) {
+	_, e := bare(t)
+	for _, token := range []string{"t", "u"} {
+		e.submit(plan.Action{Kind: plan.ResetNode, Node: "n1", Token: token})
+	}
+	ctx, end := context.WithCancel(t.Context())
+	first, ok := e.take(ctx)
+	if !ok || first.Token != "t" {
+		t.Fatalf("first: %+v, %v", first, ok)
+	}
+	end()
+	e.release(first)
+	if a, ok := e.take(ctx); ok || len(e.queue) != 1 {
+		t.Errorf("after the end: %+v begun, %d waiting", a, len(e.queue))
+	}
 }
 
 // A broker that ends waits for what it has begun: no worker outlives it.
