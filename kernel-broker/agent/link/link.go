@@ -79,7 +79,9 @@ type Link struct {
 	status Status
 	outbox chan outgoing
 	query  uint64
-	asked  map[uint64]chan bool
+	asked  map[uint64]chan bool // epilogs' queries and numbered heartbeats
+	// answers: the broker answers heartbeats.
+	answers bool
 }
 
 // outgoing is a message, or a mark that all before it was handed over.
@@ -211,9 +213,11 @@ func (l *Link) receive(stream api.NodeService_ConnectClient) error {
 		}
 		switch m := response.GetMessage().(type) {
 		case *api.ConnectResponse_Desired:
-			l.receiveDesired(convert.DesiredFromProto(m.Desired, time.Now()))
+			l.receiveDesired(convert.DesiredFromProto(m.Desired, time.Now()), m.Desired.GetAnswersHeartbeats())
 		case *api.ConnectResponse_JobEnding:
 			l.answered(m.JobEnding.GetQuery(), m.JobEnding.GetKept())
+		case *api.ConnectResponse_Heartbeat:
+			l.answered(m.Heartbeat.GetNumber(), true)
 		case *api.ConnectResponse_Snapshot:
 			if err := l.options.Snapshot(m.Snapshot); err != nil {
 				l.options.Log.Error("catalog snapshot not kept", "error", err)
@@ -230,13 +234,13 @@ func (l *Link) receive(stream api.NodeService_ConnectClient) error {
 
 // receiveDesired keeps the newest. Generations are compared within a stream only: a
 // broker that lost its state begins again, and its desired state counts too.
-func (l *Link) receiveDesired(desired kb.DesiredState) {
+func (l *Link) receiveDesired(desired kb.DesiredState, answers bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.status.Fresh && desired.Generation < l.status.Desired.Generation {
 		return
 	}
-	l.status.Desired, l.status.Fresh = &desired, true
+	l.status.Desired, l.status.Fresh, l.answers = &desired, true, answers
 	l.notify()
 }
 

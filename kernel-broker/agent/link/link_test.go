@@ -206,6 +206,49 @@ func TestNewestDesiredStateOfAStream(t *testing.T) {
 	}
 }
 
+// What has arrived may still be lost with the stream; what the broker answered a
+// heartbeat after may not.
+func TestFlushWaitsForTheBroker(t *testing.T) {
+	l, s := pair(t)
+	c := s.next(t)
+	if err := c.Send(&api.ConnectResponse{Message: &api.ConnectResponse_Desired{Desired: &api.Desired{Generation: 1, AnswersHeartbeats: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, l, "the desired state", func(s Status) bool { return s.Fresh })
+	if err := l.Send(t.Context(), convert.SwitchReportToProto(kb.SwitchReport{Generation: 1, Progress: kb.ProgressBooting})); err != nil {
+		t.Fatal(err)
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- l.Flush(t.Context()) }()
+	if m, err := c.Recv(); err != nil || m.GetReport() == nil {
+		t.Fatalf("%v, %v", m, err)
+	}
+	m, err := c.Recv()
+	if err != nil || m.GetHeartbeat().GetNumber() == 0 {
+		t.Fatalf("%v, %v", m, err)
+	}
+	select {
+	case err := <-flushed:
+		t.Fatalf("flushed before the answer: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := c.Send(&api.ConnectResponse{Message: &api.ConnectResponse_Heartbeat{Heartbeat: m.GetHeartbeat()}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-flushed; err != nil {
+		t.Error(err)
+	}
+	go func() { flushed <- l.Flush(t.Context()) }()
+	if _, err := c.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	s.end <- nil
+	if err := <-flushed; !errors.Is(err, kb.ErrUnavailable) {
+		t.Errorf("flushed by a stream that broke: %v", err)
+	}
+}
+
+// A broker of 0.1.0 answers no heartbeats.
 func TestFlushFollowsWhatWasSent(t *testing.T) {
 	l, s := pair(t)
 	c := s.next(t)

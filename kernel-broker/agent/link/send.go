@@ -35,11 +35,27 @@ func (l *Link) put(ctx context.Context, item outgoing) error {
 	}
 }
 
-// Flush returns when the broker's side has everything that was sent before. A
-// stream has no receipts, so a health check goes after it on the same
-// connection: bytes arrive in order, and any answer to the check, even that
-// there is no such service, shows that what came before it has arrived.
+// Flush returns when the broker has taken in everything that was sent before: it
+// answers a heartbeat after it. What has only arrived may still be lost with the
+// stream.
 func (l *Link) Flush(ctx context.Context) error {
+	l.mu.Lock()
+	answers := l.answers
+	l.mu.Unlock()
+	if !answers {
+		return l.arrived(ctx)
+	}
+	_, err := l.ask(ctx, func(number uint64) *api.ConnectRequest {
+		return &api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{Heartbeat: &api.Heartbeat{Number: number}}}
+	})
+	return err
+}
+
+// arrived is for a broker of 0.1.0, which answers no heartbeats. A health check
+// goes after the messages on the same connection: bytes arrive in order, and any
+// answer to the check, even that there is no such service, shows that what came
+// before it has arrived.
+func (l *Link) arrived(ctx context.Context) error {
 	passed := make(chan struct{})
 	if err := l.put(ctx, outgoing{passed: passed}); err != nil {
 		return err
@@ -61,6 +77,13 @@ func (l *Link) Flush(ctx context.Context) error {
 // JobEnding asks what is to become of the node; false too when the stream
 // breaks before the answer.
 func (l *Link) JobEnding(ctx context.Context, job uint32) (bool, error) {
+	return l.ask(ctx, func(query uint64) *api.ConnectRequest {
+		return &api.ConnectRequest{Message: &api.ConnectRequest_JobEnding{JobEnding: &api.JobEnding{Query: query, JobId: job}}}
+	})
+}
+
+// ask sends a message with a number of its own, and waits for its answer.
+func (l *Link) ask(ctx context.Context, message func(number uint64) *api.ConnectRequest) (bool, error) {
 	answer := make(chan bool, 1)
 	l.mu.Lock()
 	l.query++
@@ -72,15 +95,15 @@ func (l *Link) JobEnding(ctx context.Context, job uint32) (bool, error) {
 		defer l.mu.Unlock()
 		delete(l.asked, query)
 	}()
-	if err := l.Send(ctx, &api.ConnectRequest{Message: &api.ConnectRequest_JobEnding{JobEnding: &api.JobEnding{Query: query, JobId: job}}}); err != nil {
+	if err := l.Send(ctx, message(query)); err != nil {
 		return false, err
 	}
 	select {
-	case kept, ok := <-answer:
+	case said, ok := <-answer:
 		if !ok {
 			return false, fmt.Errorf("broker %q: stream broke: %w", l.options.Broker, kb.ErrUnavailable)
 		}
-		return kept, nil
+		return said, nil
 	case <-ctx.Done():
 		return false, fmt.Errorf("broker %q: %w", l.options.Broker, ctx.Err())
 	}

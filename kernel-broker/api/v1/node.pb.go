@@ -993,7 +993,10 @@ func (x *JobEnding) GetJobId() uint32 {
 
 // Heartbeat keeps the stream alive.
 type Heartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unless it is 0, the other end sends it back once it has taken in all that came
+	// before it.
+	Number        uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1028,6 +1031,13 @@ func (*Heartbeat) Descriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
+func (x *Heartbeat) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // ConnectResponse is a message from the broker.
 type ConnectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1037,6 +1047,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_JobEnding
 	//	*ConnectResponse_Snapshot
 	//	*ConnectResponse_Runs
+	//	*ConnectResponse_Heartbeat
 	Message       isConnectResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1115,6 +1126,15 @@ func (x *ConnectResponse) GetRuns() *DesiredRuns {
 	return nil
 }
 
+func (x *ConnectResponse) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Message interface {
 	isConnectResponse_Message()
 }
@@ -1136,6 +1156,10 @@ type ConnectResponse_Runs struct {
 	Runs *DesiredRuns `protobuf:"bytes,4,opt,name=runs,proto3,oneof"`
 }
 
+type ConnectResponse_Heartbeat struct {
+	Heartbeat *Heartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
+}
+
 func (*ConnectResponse_Desired) isConnectResponse_Message() {}
 
 func (*ConnectResponse_JobEnding) isConnectResponse_Message() {}
@@ -1143,6 +1167,8 @@ func (*ConnectResponse_JobEnding) isConnectResponse_Message() {}
 func (*ConnectResponse_Snapshot) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Runs) isConnectResponse_Message() {}
+
+func (*ConnectResponse_Heartbeat) isConnectResponse_Message() {}
 
 // DesiredRuns is the desired state of the node's collectors. Each message replaces
 // the previous one; the agent may delete runs that are missing in it.
@@ -1324,9 +1350,11 @@ type Desired struct {
 	BootKnown bool `protobuf:"varint,13,opt,name=boot_known,json=bootKnown,proto3" json:"boot_known,omitempty"`
 	// Reboot the machine by its firmware, not by kexec. The request applies only to
 	// the boot that receives it.
-	Reboot        bool `protobuf:"varint,14,opt,name=reboot,proto3" json:"reboot,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Reboot bool `protobuf:"varint,14,opt,name=reboot,proto3" json:"reboot,omitempty"`
+	// The broker answers heartbeats that have a number.
+	AnswersHeartbeats bool `protobuf:"varint,15,opt,name=answers_heartbeats,json=answersHeartbeats,proto3" json:"answers_heartbeats,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Desired) Reset() {
@@ -1467,6 +1495,13 @@ func (x *Desired) GetBootKnown() bool {
 func (x *Desired) GetReboot() bool {
 	if x != nil {
 		return x.Reboot
+	}
+	return false
+}
+
+func (x *Desired) GetAnswersHeartbeats() bool {
+	if x != nil {
+		return x.AnswersHeartbeats
 	}
 	return false
 }
@@ -1962,14 +1997,16 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\"8\n" +
 	"\tJobEnding\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\rR\x05jobId\"\v\n" +
-	"\tHeartbeat\"\xe7\x01\n" +
+	"\x06job_id\x18\x02 \x01(\rR\x05jobId\"#\n" +
+	"\tHeartbeat\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\"\xa3\x02\n" +
 	"\x0fConnectResponse\x124\n" +
 	"\adesired\x18\x01 \x01(\v2\x18.kernelbroker.v1.DesiredH\x00R\adesired\x12A\n" +
 	"\n" +
 	"job_ending\x18\x02 \x01(\v2 .kernelbroker.v1.JobEndingAnswerH\x00R\tjobEnding\x12\x1c\n" +
 	"\bsnapshot\x18\x03 \x01(\tH\x00R\bsnapshot\x122\n" +
-	"\x04runs\x18\x04 \x01(\v2\x1c.kernelbroker.v1.DesiredRunsH\x00R\x04runsB\t\n" +
+	"\x04runs\x18\x04 \x01(\v2\x1c.kernelbroker.v1.DesiredRunsH\x00R\x04runs\x12:\n" +
+	"\theartbeat\x18\x05 \x01(\v2\x1a.kernelbroker.v1.HeartbeatH\x00R\theartbeatB\t\n" +
 	"\amessage\">\n" +
 	"\vDesiredRuns\x12/\n" +
 	"\x04runs\x18\x01 \x03(\v2\x1b.kernelbroker.v1.DesiredRunR\x04runs\"\xc1\x01\n" +
@@ -1983,7 +2020,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"collectors\x12\x14\n" +
 	"\x05ended\x18\x05 \x01(\bR\x05ended\x12\x18\n" +
 	"\awatched\x18\x06 \x01(\bR\awatched\x12\x10\n" +
-	"\x03uid\x18\a \x01(\rR\x03uid\"\xdc\x04\n" +
+	"\x03uid\x18\a \x01(\rR\x03uid\"\x8b\x05\n" +
 	"\aDesired\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -2005,7 +2042,8 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"slurmdWait\x12\x1d\n" +
 	"\n" +
 	"boot_known\x18\r \x01(\bR\tbootKnown\x12\x16\n" +
-	"\x06reboot\x18\x0e \x01(\bR\x06reboot\";\n" +
+	"\x06reboot\x18\x0e \x01(\bR\x06reboot\x12-\n" +
+	"\x12answers_heartbeats\x18\x0f \x01(\bR\x11answersHeartbeats\";\n" +
 	"\x0fJobEndingAnswer\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\bR\x04kept\"\xd0\x05\n" +
@@ -2123,27 +2161,28 @@ var file_kernelbroker_v1_node_proto_depIdxs = []int32{
 	16, // 15: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
 	17, // 16: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
 	14, // 17: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.DesiredRuns
-	15, // 18: kernelbroker.v1.DesiredRuns.runs:type_name -> kernelbroker.v1.DesiredRun
-	26, // 19: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
-	24, // 20: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
-	25, // 21: kernelbroker.v1.Desired.slurmd_wait:type_name -> google.protobuf.Duration
-	2,  // 22: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
-	24, // 23: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	6,  // 24: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
-	7,  // 25: kernelbroker.v1.Node.hardware:type_name -> kernelbroker.v1.Hardware
-	18, // 26: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
-	18, // 27: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
-	3,  // 28: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
-	19, // 29: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
-	21, // 30: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
-	13, // 31: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
-	20, // 32: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
-	22, // 33: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
-	31, // [31:34] is the sub-list for method output_type
-	28, // [28:31] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	12, // 18: kernelbroker.v1.ConnectResponse.heartbeat:type_name -> kernelbroker.v1.Heartbeat
+	15, // 19: kernelbroker.v1.DesiredRuns.runs:type_name -> kernelbroker.v1.DesiredRun
+	26, // 20: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
+	24, // 21: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
+	25, // 22: kernelbroker.v1.Desired.slurmd_wait:type_name -> google.protobuf.Duration
+	2,  // 23: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
+	24, // 24: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	6,  // 25: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
+	7,  // 26: kernelbroker.v1.Node.hardware:type_name -> kernelbroker.v1.Hardware
+	18, // 27: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
+	18, // 28: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
+	3,  // 29: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
+	19, // 30: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
+	21, // 31: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
+	13, // 32: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
+	20, // 33: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
+	22, // 34: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
+	32, // [32:35] is the sub-list for method output_type
+	29, // [29:32] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_node_proto_init() }
@@ -2166,6 +2205,7 @@ func file_kernelbroker_v1_node_proto_init() {
 		(*ConnectResponse_JobEnding)(nil),
 		(*ConnectResponse_Snapshot)(nil),
 		(*ConnectResponse_Runs)(nil),
+		(*ConnectResponse_Heartbeat)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -40,6 +40,7 @@ type Controller struct {
 	// last. The node forgets it with its next boot, which may come before slurmctld
 	// shows the drain that followed.
 	refusals     map[string][]kb.GateRefusal
+	unread       map[string]unread
 	view         kb.SlurmView
 	viewErr      error
 	kernels      *kernels
@@ -89,6 +90,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		sessions:     map[string]*Session{},
 		lost:         map[string]time.Time{},
 		refusals:     map[string][]kb.GateRefusal{},
+		unread:       map[string]unread{},
 		counted:      map[string]bool{},
 		lastComments: map[kb.JobID]string{},
 		held:         map[kb.JobID]plan.Hold{},
@@ -290,8 +292,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		c.stale = false
 	}
 	c.admitLocked()
-	reports := map[string]int{}
-	in := c.inputLocked(reports)
+	in := c.inputLocked()
 	out := plan.Decide(in)
 	changed := len(out.Nodes)+len(out.Allocations)+len(out.Runs) > 0
 	if changed { // a try that ended has changed its node
@@ -314,11 +315,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		})
 	}
 	c.keepHoldsLocked(ctx, out.Held)
-	for node, n := range reports {
-		if s := c.sessions[node]; s != nil {
-			s.received(n)
-		}
-	}
+	c.forgetReportsLocked()
 	for name, s := range c.sessions {
 		if n := c.records.nodes[name]; n != nil {
 			s.push(n)
@@ -362,7 +359,7 @@ func (c *Controller) admitLocked() {
 	}
 }
 
-func (c *Controller) inputLocked(reports map[string]int) plan.Input {
+func (c *Controller) inputLocked() plan.Input {
 	in := plan.Input{
 		Now: c.clock.Now(), Began: c.clock.began, Config: c.o.Plan, Slurm: c.view,
 		// Copies: what was is compared with what became of it after the commit.
@@ -375,7 +372,11 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 	}
 	for name, s := range c.sessions {
 		in.Agents[name] = s.agent
-		reports[name] = len(s.agent.Reports)
+	}
+	for name, u := range c.unread {
+		agent := in.Agents[name]
+		agent.Reports = u.reports
+		in.Agents[name] = agent
 	}
 	for name, refusals := range c.refusals {
 		agent := in.Agents[name]

@@ -42,7 +42,7 @@ func TestDamagedImageIsSaidOnce(t *testing.T) {
 		if (err != nil) != c.err || (health != nil) != c.damaged || c.damaged && !strings.Contains(health.Error(), "sha256:aa") {
 			t.Errorf("%s: %v, health %q %v", c.name, err, detail, health)
 		}
-		if in := f.c.inputLocked(map[string]int{}); (in.Damaged["sha256:aa"] != "") != c.damaged {
+		if in := f.c.inputLocked(); (in.Damaged["sha256:aa"] != "") != c.damaged {
 			t.Errorf("%s: the plan is told %v", c.name, in.Damaged)
 		}
 	}

@@ -224,6 +224,30 @@ func TestLooksOfOneNode(t *testing.T) {
 	})
 }
 
+// A node that boots says so, and is gone before the broker decides again.
+func TestReportsOutlastTheAgent(t *testing.T) {
+	f := newFixture(t)
+	c, err := New(t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: plan.Defaults(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending := kb.Pending{Generation: 3, Token: "t", Progress: kb.ProgressLoading, Since: time.Now()}
+	c.records.nodes["n1"] = &kb.Node{Name: "n1", Boot: kb.Boot{BootID: bootOne}, Generation: 3, Pending: &pending}
+	s, err := c.Attach("n1", kb.Boot{BootID: bootOne}, kb.Inventory{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Report(kb.SwitchReport{Generation: 3, Progress: kb.ProgressBooting})
+	s.Detach()
+	s.Report(kb.SwitchReport{Generation: 3, Progress: kb.ProgressFailed}) // a stream that is over counts no more
+	if err := c.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := c.records.nodes["n1"].Pending; p == nil || p.Progress != kb.ProgressBooting || len(c.unread) != 0 {
+		t.Errorf("pending %+v, unread %v", p, c.unread)
+	}
+}
+
 // What a node reports while nothing can be committed does not fill the memory.
 func TestReportsAreBounded(t *testing.T) {
 	f := newFixture(t)
@@ -239,13 +263,13 @@ func TestReportsAreBounded(t *testing.T) {
 	for i := range 1000 {
 		s.Report(kb.SwitchReport{Generation: uint64(i), Progress: kb.ProgressLoading, Detail: strings.Repeat("x", 1000)})
 	}
-	if kept := s.agent.Reports; len(kept) != maxReports || kept[0].Generation != 1000-maxReports || kept[maxReports-1].Generation != 999 || cap(kept) > 4*maxReports {
+	if kept := c.unread["n1"].reports; len(kept) != maxReports || kept[0].Generation != 1000-maxReports || kept[maxReports-1].Generation != 999 || cap(kept) > 4*maxReports {
 		t.Errorf("%d are kept, from %d on, in room for %d", len(kept), kept[0].Generation, cap(kept))
 	}
 	if err := c.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.agent.Reports) != 0 || !f.log.has("reports=936") {
-		t.Errorf("%d are left, and the log says nothing of those that were dropped", len(s.agent.Reports))
+	if len(c.unread) != 0 || !f.log.has("reports=936") {
+		t.Errorf("%d are left, and the log says nothing of those that were dropped", len(c.unread))
 	}
 }

@@ -58,6 +58,8 @@ type Message struct {
 	Snapshot string
 	// Runs is all that is wanted of the node's collectors; nil in other messages.
 	Runs []kb.DesiredRun
+	// Heartbeat is the number of one that is answered.
+	Heartbeat uint64
 }
 
 // EndingAnswer answers an epilog's query.
@@ -75,7 +77,6 @@ type Session struct {
 	query          uint64
 	report         reported
 	slurmd         *slurmdWord // nil before the first
-	dropped        int         // reports that there was no room for
 	sentGeneration uint64      // of the desired state sent last
 	sentAny        bool
 	sentRuns       string // the desired runs sent last; "" before the first
@@ -164,6 +165,13 @@ func (s *Session) Detach() {
 	}
 }
 
+// unread is what a node's agent reported and no pass has taken in yet: what it
+// says last before a kexec outlasts its stream.
+type unread struct {
+	reports []kb.SwitchReport
+	dropped int // that there was no room for
+}
+
 // Report takes in the agent's report on a boot. Reports wait while the store is
 // away; if there are too many, the oldest are dropped.
 func (s *Session) Report(r kb.SwitchReport) {
@@ -172,11 +180,16 @@ func (s *Session) Report(r kb.SwitchReport) {
 	s.update(func() {
 		step := reported{r.Generation, r.Progress}
 		news, s.report = s.report != step, step
-		if over := len(s.agent.Reports) + 1 - maxReports; over > 0 {
-			s.agent.Reports = slices.Delete(s.agent.Reports, 0, over)
-			s.dropped += over
+		if s.controller.sessions[s.node] != s {
+			return // a newer stream speaks for the node
 		}
-		s.agent.Reports = append(s.agent.Reports, r)
+		u := s.controller.unread[s.node]
+		if over := len(u.reports) + 1 - maxReports; over > 0 {
+			u.reports = slices.Delete(u.reports, 0, over)
+			u.dropped += over
+		}
+		u.reports = append(u.reports, r)
+		s.controller.unread[s.node] = u
 	})
 	s.reportLog(news).Info("agent reports", "generation", r.Generation, "state", string(r.Progress), "detail", r.Detail)
 }
@@ -215,13 +228,22 @@ func (s *Session) Ending(query uint64, job uint32) {
 	})
 }
 
-// received forgets the reports that a pass has taken in.
-func (s *Session) received(reports int) {
-	s.agent.Reports = s.agent.Reports[reports:]
-	if s.dropped > 0 {
-		s.controller.log.Warn("reports of an agent dropped: more came than could be taken in", "node", s.node, "reports", s.dropped)
-		s.dropped = 0
+// Heartbeat answers one that has a number: what came before it is taken in.
+func (s *Session) Heartbeat(number uint64) {
+	s.controller.mu.Lock()
+	defer s.controller.mu.Unlock()
+	s.send(Message{Heartbeat: number})
+}
+
+// forgetReportsLocked drops the reports that a pass has taken in. The lock is held
+// since then: none came meanwhile.
+func (c *Controller) forgetReportsLocked() {
+	for node, u := range c.unread {
+		if u.dropped > 0 {
+			c.log.Warn("reports of an agent dropped: more came than could be taken in", "node", node, "reports", u.dropped)
+		}
 	}
+	clear(c.unread)
 }
 
 func (s *Session) update(change func()) {

@@ -97,6 +97,9 @@ func receive(stream api.NodeService_ConnectServer, session *controller.Session) 
 			}
 			session.RunReport(m.Run.GetRunId(), report, m.Run.GetFigures())
 		case *api.ConnectRequest_Heartbeat:
+			if number := m.Heartbeat.GetNumber(); number != 0 {
+				session.Heartbeat(number)
+			}
 		default:
 			return fmt.Errorf("message %T after the hello: %w", m, kb.ErrInvalid)
 		}
@@ -106,7 +109,11 @@ func receive(stream api.NodeService_ConnectServer, session *controller.Session) 
 func messageToProto(m controller.Message) *api.ConnectResponse {
 	switch {
 	case m.Desired != nil:
-		return convert.DesiredToProto(m.Desired)
+		response := convert.DesiredToProto(m.Desired)
+		response.GetDesired().AnswersHeartbeats = true
+		return response
+	case m.Heartbeat != 0:
+		return &api.ConnectResponse{Message: &api.ConnectResponse_Heartbeat{Heartbeat: &api.Heartbeat{Number: m.Heartbeat}}}
 	case m.Answer != nil:
 		return &api.ConnectResponse{Message: &api.ConnectResponse_JobEnding{
 			JobEnding: &api.JobEndingAnswer{Query: m.Answer.Query, Kept: m.Answer.Kept}}}

@@ -270,6 +270,17 @@ func TestSwitchOverTheWire(t *testing.T) {
 		report := &api.SwitchReport{Generation: d.GetGeneration(), State: state, Detail: "words\x1b[31m\nand more"}
 		say(t, agent, &api.ConnectRequest{Message: &api.ConnectRequest_Report{Report: report}})
 	}
+	if !d.GetAnswersHeartbeats() {
+		t.Error("the agent is not told that heartbeats are answered")
+	}
+	say(t, agent, &api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{Heartbeat: &api.Heartbeat{Number: 9}}})
+	for number := uint64(0); number != 9; {
+		m, err := agent.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		number = m.GetHeartbeat().GetNumber()
+	}
 	until(t, "the last report", func() bool {
 		job, err := jobs.GetJob(t.Context(), &api.GetJobRequest{JobId: 7})
 		return err == nil && strings.Count(fmt.Sprint(job.GetJob().GetTimeline()), "words") == 3

@@ -56,8 +56,13 @@ func TestFederation(t *testing.T) {
 		o.Set = map[string]string{"FederationParameters": "fed_display"}
 	})}
 	startOther(c)
-	there := c.Must("bob", "env", "SLURM_CONF=/etc/slurm/other.conf", "sbatch", "--parsable", "--clusters=other", "--wrap", "true")
-	there, _, _ = strings.Cut(there, ";")
+	there, said := "", ""
+	c.Wait(limit, "the other cluster to take a job", func() bool { // a busy slurmctld registers with slurmdbd late
+		r := c.Try("bob", "env", "SLURM_CONF=/etc/slurm/other.conf", "sbatch", "--parsable", "--clusters=other", "--wrap", "true")
+		there, _, _ = strings.Cut(r.Stdout, ";")
+		said = r.Stderr
+		return r.Exit == 0
+	}, func() string { return said })
 	c.Wait(limit, "squeue to show the other cluster's job "+there, func() bool {
 		return strings.Contains(c.Try("root", "squeue", "--noheader", "--format=%i").Stdout, there)
 	}, func() string { return c.Try("root", "squeue", "--all").Stdout })
