@@ -90,7 +90,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.Stderr)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.config, "config", client.DefaultPath, "settings `file`")
-	flags.StringVar(&a.broker, "broker", "", "broker's `address`: unix:///path or host:port")
+	flags.StringVar(&a.broker, "broker", "", "broker's `address`: unix:///path or host:port; several with commas")
 	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, json or yaml")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.keyCommand(), a.artifactCommand(), a.nodeCommand(), a.hardwareCommand(), a.authorityCommand(), a.jobCommand(), a.runCommand(), a.policyCommand(), a.auditCommand(), a.configCommand(),

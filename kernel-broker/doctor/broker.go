@@ -87,7 +87,7 @@ func tlsOn(l *look) {
 			l.warn(a.Path, "TLS is off: any host at the broker's address can boot this node", remedy)
 		}
 	}
-	if f := l.Client.Value; f != nil && f.Error == "" && !isSocket(f.Broker) {
+	if f := l.Client.Value; f != nil && f.Error == "" && !f.Local {
 		if known = true; !f.TLS {
 			l.warn(f.Path, "TLS is off: the broker is not authenticated", "set ca in client.yaml; kernelctl authority show prints the file")
 		}
@@ -246,8 +246,4 @@ func diskRoom(l *look) {
 			l.warn(d.Path, fmt.Sprintf("%d MiB are free, %d should be", d.Free>>20, least>>20), "make room on that disk, or give the folder another one")
 		}
 	}
-}
-
-func isSocket(address string) bool {
-	return len(address) > 0 && address[0] == '/' || len(address) > 5 && address[:5] == "unix:"
 }

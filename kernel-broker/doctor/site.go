@@ -120,7 +120,7 @@ type Snapshot struct {
 // ClientFile is client.yaml.
 type ClientFile struct {
 	Path, Error string
-	Broker      string // address
+	Local       bool // the broker's socket on this host, and no address on the network
 	TLS         bool
 	PrologLimit time.Duration
 	// Counters is why Slurm's user cannot count failed hooks; empty: it can.

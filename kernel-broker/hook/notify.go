@@ -16,6 +16,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
@@ -100,11 +101,18 @@ func runProfiling(config client.Config, getenv func(string) string, log *slog.Lo
 	log.Info("job begins", "run", run.GetId(), "collectors", run.GetCollectors())
 }
 
+// dial connects to the broker. On the host of a backup controller, which reaches it over the network, MUNGE proves to it
+// that Slurm's user calls.
+func dial(config client.Config) (*grpc.ClientConn, error) {
+	return client.Dial(config.Broker, config.Trust,
+		config.Proof(config.Broker, func(socket string) client.Encoder { return munge.New(socket) })...)
+}
+
 // callBroker makes a call, and retries while the broker is away and time is left.
 func callBroker[C any](config client.Config, limit time.Duration, service func(grpc.ClientConnInterface) C, call func(context.Context, C) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	conn, err := client.Dial(config.Broker, config.Trust)
+	conn, err := dial(config)
 	if err != nil {
 		return err
 	}

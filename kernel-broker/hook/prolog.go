@@ -98,7 +98,7 @@ func runProlog(config client.Config, getenv func(string) string, log *slog.Logge
 
 // ensure asks the broker until there is an outcome and a reason.
 func (p *prolog) ensure(ctx context.Context) (outcome, string) {
-	conn, err := client.Dial(p.config.Broker, p.config.Trust)
+	conn, err := dial(p.config)
 	if err != nil {
 		return unreachable, err.Error()
 	}

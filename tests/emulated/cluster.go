@@ -44,6 +44,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("folder: %w", err)
 	}
 	o.Dir = dir
+	o = o.withBrokers()
 	c := &Cluster{options: o, nodes: map[string]*Node{}}
 	for i, name := range o.nodeNames() {
 		c.nodes[name] = &Node{cluster: c, name: name, index: i + 1}
@@ -88,6 +89,11 @@ func (c *Cluster) up(ctx context.Context) error {
 			return err
 		}
 	}
+	if c.options.TwoBrokers {
+		if err := c.etcd().Start(ctx); err != nil {
+			return err
+		}
+	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
 	for _, n := range c.Nodes() {
@@ -100,6 +106,9 @@ func (c *Cluster) up(ctx context.Context) error {
 	both.Go(func() {
 		if broker = c.Broker().Start(ctx); broker == nil {
 			broker = c.ApplyCatalog(ctx)
+		}
+		if broker == nil && c.options.TwoBrokers {
+			broker = c.Standby().Start(ctx)
 		}
 	})
 	both.Wait()

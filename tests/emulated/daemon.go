@@ -42,6 +42,26 @@ func (c *Cluster) Broker() Daemon {
 	}
 }
 
+// Standby is the handle of the second broker, which serves when the first has ended.
+func (c *Cluster) Standby() Daemon {
+	const log = "/var/log/kernel-broker/standby.log"
+	return Daemon{
+		cluster: c, name: "standby", user: "slurm", pidFile: "/run/kernel-broker/standby.pid",
+		argv: []string{"/opt/kernel-broker/bin/kernel-broker", "--config", "/etc/kernel-broker/standby.yaml"},
+		log:  log, ready: []string{"grep", "-q", "another broker acts", log},
+	}
+}
+
+func (c *Cluster) etcd() Daemon {
+	return Daemon{
+		cluster: c, name: "etcd", user: "slurm", pidFile: "/run/kernel-broker/etcd.pid",
+		argv: []string{"/usr/bin/etcd", "--data-dir=/var/lib/kernel-broker/brokers-etcd", "--listen-client-urls=" + etcdURL,
+			"--advertise-client-urls=" + etcdURL, "--listen-peer-urls=http://" + frontAddress + ":2380"},
+		log:   "/var/log/kernel-broker/etcd.log",
+		ready: []string{"/bin/sh", "-c", "grep -q 'ready to serve client requests' /var/log/kernel-broker/etcd.log"},
+	}
+}
+
 // Slurmctld is slurmctld's handle.
 func (c *Cluster) Slurmctld() Daemon {
 	return Daemon{

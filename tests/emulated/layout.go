@@ -125,7 +125,7 @@ func (c *Cluster) configure(system string) error {
 		files["etc/slurm/slurmdbd.conf"] = lab.SlurmdbdConf(frontHost, "slurm")
 	}
 	for name, config := range map[string]map[string]any{
-		"broker": brokerConfig(o), "client": clientConfig(o), "agent": agentConfig(o),
+		"broker": brokerConfig(o), "standby": standbyConfig(o), "client": clientConfig(o), "agent": agentConfig(o),
 	} {
 		text, err := lab.ConfigFile(config)
 		if err != nil {

@@ -40,6 +40,9 @@ type Options struct {
 	Lines []string
 	// Accounting runs slurmdbd with its own database; nothing is enforced.
 	Accounting bool
+	// TwoBrokers runs an etcd and, beside the broker, another one that waits: as on the host of a backup controller, its
+	// hooks have the network alone.
+	TwoBrokers bool
 	// SchedulerParameters and SlurmctldParameters are added to the required ones.
 	SchedulerParameters, SlurmctldParameters []string
 	// Partitions replace the lines of partitions main and shared.

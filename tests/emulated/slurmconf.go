@@ -18,6 +18,7 @@ const (
 	frontAddress = "10.99.0.1"
 	firstPort    = 17001
 	brokerPort   = 7440
+	standbyPort  = 7441
 	hooks        = "/opt/kernel-broker/libexec"
 )
 
@@ -137,6 +138,35 @@ func brokerConfig(o Options) map[string]any {
 		"tls":     map[string]any{"mode": "none"},
 		"slurm":   map[string]any{"user": "slurm"},
 	}, o.Broker)
+}
+
+const etcdURL = "http://" + frontAddress + ":2379"
+
+// withBrokers lays what two brokers need under the options' own configurations.
+func (o Options) withBrokers() Options {
+	if !o.TwoBrokers {
+		return o
+	}
+	standby := fmt.Sprintf("%s:%d", frontAddress, standbyPort)
+	o.Broker = lab.MergeConfig(map[string]any{
+		"etcd":  map[string]any{"endpoints": []string{etcdURL}},
+		"slurm": map[string]any{"controllers": []string{frontAddress}},
+	}, o.Broker)
+	o.Client = lab.MergeConfig(map[string]any{
+		"broker": "unix:///run/kernel-broker/broker.sock," + standby, "ca": "", "cluster": clusterName,
+	}, o.Client)
+	o.Agent = lab.MergeConfig(map[string]any{
+		"broker": fmt.Sprintf("%s:%d,%s", frontAddress, brokerPort, standby),
+	}, o.Agent)
+	return o
+}
+
+// standbyConfig is of the second broker, which has its data on the first one's disk.
+func standbyConfig(o Options) map[string]any {
+	return lab.MergeConfig(brokerConfig(o), map[string]any{
+		"listen": fmt.Sprintf("%s:%d", frontAddress, standbyPort),
+		"socket": "/run/kernel-broker/standby.sock",
+	})
 }
 
 func clientConfig(o Options) map[string]any {

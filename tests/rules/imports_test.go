@@ -83,6 +83,7 @@ var crossing = map[string]map[string]string{
 		"api":         "the hooks speak the API",
 		"api/client":  "kernelctl and the hooks reach the broker in one way",
 		"api/convert": "a phase has one word for users",
+		"auth/munge":  "the hooks of a backup controller prove who calls",
 	},
 	"profiling": {
 		"factory": "runs are compared by the factory's statistics",

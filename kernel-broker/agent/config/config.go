@@ -17,6 +17,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/anybroker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -199,8 +200,10 @@ func (c Config) validate() error {
 	if err := kb.ValidateNodeName(c.Node); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
-	if _, port, err := net.SplitHostPort(c.Broker); err != nil || port == "" {
-		return fmt.Errorf("broker: %q is not HOST:PORT: %w", c.Broker, kb.ErrInvalid)
+	for _, address := range anybroker.Split(c.Broker) {
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+			return fmt.Errorf("broker: %q is not HOST:PORT: %w", address, kb.ErrInvalid)
+		}
 	}
 	if m := c.TLS.Mode; m != TLSOwn && m != TLSSite && m != TLSNone {
 		return fmt.Errorf("tls.mode: %q is not own, site or none: %w", m, kb.ErrInvalid)

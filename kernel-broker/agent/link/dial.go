@@ -8,7 +8,21 @@ import (
 	"math/rand/v2"
 	"net"
 	"syscall"
+
+	"google.golang.org/grpc"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/anybroker"
 )
+
+// target returns gRPC's target of the broker's address, or of several with commas. Dial resolves names: gRPC itself would
+// also ask DNS for a configuration.
+func target(broker string) (string, []grpc.DialOption) {
+	addresses := anybroker.Split(broker)
+	if len(addresses) == 1 {
+		return "passthrough:///" + addresses[0], nil
+	}
+	return anybroker.Target(addresses)
+}
 
 // Ports that only root may dial from. Those below are left to services.
 const (

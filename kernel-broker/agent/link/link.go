@@ -98,8 +98,8 @@ func New(options Options) (*Link, error) {
 		// one no later than the certificate it began with.
 		security = credentials.NewTLS(mtls.ClientConfig(options.Source, ""))
 	}
-	// Dial resolves the name: gRPC itself would also ask DNS for a configuration.
-	conn, err := grpc.NewClient("passthrough:///"+options.Broker,
+	to, several := target(options.Broker)
+	conn, err := grpc.NewClient(to, append(several,
 		grpc.WithDisableServiceConfig(),
 		grpc.WithTransportCredentials(security),
 		grpc.WithContextDialer(Dial),
@@ -107,7 +107,7 @@ func New(options Options) (*Link, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.3, MaxDelay: maxBackoff},
 			MinConnectTimeout: maxBackoff,
-		}))
+		}))...)
 	if err != nil {
 		return nil, fmt.Errorf("broker %q: %w", options.Broker, err)
 	}

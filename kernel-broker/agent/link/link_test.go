@@ -63,28 +63,44 @@ func (s *server) FetchArtifact(r *api.FetchArtifactRequest, c api.CatalogService
 	return s.fetch(r, c)
 }
 
-// pair is a running link and the server it dials.
-func pair(t *testing.T) (*Link, *server) {
+const anyPort = "127.0.0.1:0"
+
+// listen serves a broker at an address until stop is called.
+func listen(t *testing.T, at string) (s *server, address string, stop func()) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{streams: make(chan *stream, 10), end: make(chan error)}
+	s = &server{streams: make(chan *stream, 10), end: make(chan error)}
 	g := grpc.NewServer()
 	api.RegisterNodeServiceServer(g, s)
 	api.RegisterCatalogServiceServer(g, s)
-	var tasks sync.WaitGroup
-	tasks.Go(func() {
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		if err := g.Serve(listener); err != nil {
 			t.Error(err)
 		}
 	})
+	stop = sync.OnceFunc(func() { g.Stop(); serving.Wait() })
+	t.Cleanup(stop)
+	return s, listener.Addr().String(), stop
+}
+
+// pair is a running link and the server it dials.
+func pair(t *testing.T) (*Link, *server) {
+	t.Helper()
+	s, address, _ := listen(t, anyPort)
+	return linkTo(t, address, &s.hello), s
+}
+
+func linkTo(t *testing.T, broker string, hello *sync.Mutex) *Link {
+	t.Helper()
 	l, err := New(Options{
-		Broker: listener.Addr().String(),
+		Broker: broker,
 		Hello: func() kb.Hello {
-			s.hello.Lock()
-			defer s.hello.Unlock()
+			hello.Lock()
+			defer hello.Unlock()
 			return kb.Hello{Node: "n1", Boot: kb.Boot{BootID: "b1"}}
 		},
 		Snapshot: func(string) error { return errors.New("no disk") }, Log: slog.New(slog.DiscardHandler),
@@ -93,16 +109,16 @@ func pair(t *testing.T) (*Link, *server) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	tasks.Go(func() { l.Run(ctx) })
+	var running sync.WaitGroup
+	running.Go(func() { l.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		g.Stop()
-		tasks.Wait()
+		running.Wait()
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return l, s
+	return l
 }
 
 // turned says of each stream that it is refused, before it is read from.
@@ -204,6 +220,24 @@ func TestNewestDesiredStateOfAStream(t *testing.T) {
 	if st := until(t, l, "generation 1", generation(1)); st.Session != 2 {
 		t.Errorf("session %d", st.Session)
 	}
+}
+
+// Of several brokers one listens; when another takes over, the agent finds it.
+func TestSeveralBrokers(t *testing.T) {
+	free, err := net.Listen("tcp", anyPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	acts, address, stop := listen(t, anyPort)
+	var hello sync.Mutex
+	linkTo(t, free.Addr().String()+","+address, &hello)
+	acts.next(t)
+	other, _, _ := listen(t, free.Addr().String())
+	stop()
+	other.next(t)
 }
 
 // What has arrived may still be lost with the stream; what the broker answered a

@@ -85,8 +85,9 @@ func (e *Enroller) request(ctx context.Context, config *tls.Config, key crypto.S
 	}
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	conn, err := grpc.NewClient("passthrough:///"+e.options.Broker,
-		grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(Dial), grpc.WithDisableServiceConfig())
+	to, several := target(e.options.Broker)
+	conn, err := grpc.NewClient(to, append(several,
+		grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(Dial), grpc.WithDisableServiceConfig())...)
 	if err != nil {
 		return fmt.Errorf("broker %q: %w", e.options.Broker, err)
 	}

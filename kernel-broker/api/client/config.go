@@ -33,6 +33,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/anybroker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -103,8 +104,7 @@ func ParseConfig(name string, text []byte) (Config, error) {
 // Proof returns dial options that authenticate calls to an address; none on the broker's host, where the socket
 // suffices. encoder creates an encoder for a munged's socket.
 func (c Config) Proof(address string, encoder func(socket string) Encoder) []grpc.DialOption {
-	target, err := Target(address)
-	if err != nil || strings.HasPrefix(target, "unix:") || c.Munge == "" || encoder == nil {
+	if _, _, err := target(address); err != nil || Local(address) || c.Munge == "" || encoder == nil {
 		return nil
 	}
 	return Prove(encoder(c.Munge), cmp.Or(c.Trust.Cluster, defaultCluster))
@@ -133,7 +133,7 @@ func (c Config) validate() error {
 	for key, path := range map[string]string{"slurm_conf": c.SlurmConf, "log_file": c.LogFile, "reboot_program": c.RebootProgram, "ca": c.Trust.CA} {
 		refuse(path != "" && !filepath.IsAbs(path), key, "%q is not an absolute path", path)
 	}
-	_, err := Target(c.Broker)
+	_, _, err := target(c.Broker)
 	refuse(err != nil, "broker", "%v", err)
 	refuse(c.BrokerWait < 0 || c.BrokerWait > c.PrologLimit, "broker_wait", "%v is not within 0s and prolog_limit (%v)", c.BrokerWait, c.PrologLimit)
 	refuse(c.PrologLimit < time.Second || c.PrologLimit > 24*time.Hour, "prolog_limit", "%v is not within 1s to 24h", c.PrologLimit)
@@ -163,8 +163,35 @@ func FallbackConfig(path string) Config {
 // maxReceive fits the list of all jobs.
 const maxReceive = 32 << 20
 
-// Target converts an address (unix:///path, /path, or host:port) to gRPC's form.
-func Target(address string) (string, error) {
+// Local reports whether a broker's address is a socket of this host; of several, whether all are.
+func Local(address string) bool {
+	for _, one := range anybroker.Split(address) {
+		if form, err := canonical(one); err != nil || !strings.HasPrefix(form, "unix:") {
+			return false
+		}
+	}
+	return true
+}
+
+// target returns gRPC's target of an address, or of several with commas.
+func target(address string) (string, []grpc.DialOption, error) {
+	addresses := anybroker.Split(address)
+	for i, one := range addresses {
+		form, err := canonical(one)
+		if err != nil {
+			return "", nil, err
+		}
+		if len(addresses) == 1 {
+			return form, nil, nil
+		}
+		addresses[i] = strings.TrimPrefix(form, "dns:///")
+	}
+	form, options := anybroker.Target(addresses)
+	return form, options, nil
+}
+
+// canonical converts one address (unix:///path, /path, or host:port) to gRPC's form.
+func canonical(address string) (string, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	path = strings.TrimPrefix(path, "//")
 	if isUnix || strings.HasPrefix(address, "/") {
@@ -183,12 +210,12 @@ func Target(address string) (string, error) {
 // Dial returns a connection to the broker. It does not wait: the first call fails if the broker is away, and a lost
 // connection is restored within a second of its return.
 func Dial(address string, trust Trust, more ...grpc.DialOption) (*grpc.ClientConn, error) {
-	target, err := Target(address)
+	form, several, err := target(address)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
-		grpc.WithTransportCredentials(trust.transport(target)),
+	conn, err := grpc.NewClient(form, append(append([]grpc.DialOption{
+		grpc.WithTransportCredentials(trust.transport()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
 		grpc.WithChainUnaryInterceptor(retry),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -200,7 +227,7 @@ func Dial(address string, trust Trust, more ...grpc.DialOption) (*grpc.ClientCon
 		// A proxy for the web is no way to the broker.
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
-	}, more...)...)
+	}, several...), more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("broker at %s: %w", address, err)
 	}
@@ -215,13 +242,31 @@ type Trust struct {
 	Cluster string `yaml:"cluster"`
 }
 
-// transport returns the security of a connection. The local socket needs none: the kernel and the permissions of its
-// folder identify both ends.
-func (t Trust) transport(target string) credentials.TransportCredentials {
-	if t.CA == "" || strings.HasPrefix(target, "unix:") {
+// transport returns the security of a connection.
+func (t Trust) transport() credentials.TransportCredentials {
+	if t.CA == "" {
 		return insecure.NewCredentials()
 	}
-	return credentials.NewTLS(mtls.ClientConfig(mtls.NewFiles(mtls.Paths{Authorities: t.CA}), t.Cluster))
+	return networkTLS{credentials.NewTLS(mtls.ClientConfig(mtls.NewFiles(mtls.Paths{Authorities: t.CA}), t.Cluster))}
+}
+
+// networkTLS is TLS over the network. The local socket needs none: the kernel and the permissions of its folder identify
+// both ends.
+type networkTLS struct {
+	credentials.TransportCredentials
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (c networkTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if _, local := conn.(*net.UnixConn); local {
+		return insecure.NewCredentials().ClientHandshake(ctx, authority, conn)
+	}
+	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials. That of the embedded value would use TLS on the socket.
+func (c networkTLS) Clone() credentials.TransportCredentials {
+	return networkTLS{c.TransportCredentials.Clone()}
 }
 
 // RetryAfter returns the wait before a call refused for overload may be repeated, if the broker gave one.

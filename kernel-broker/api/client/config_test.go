@@ -87,9 +87,9 @@ func TestTarget(t *testing.T) {
 		"ctl:7440": "dns:///ctl:7440", "[::1]:7440": "dns:///[::1]:7440",
 		"": "", "ctl": "", ":7440": "", "ctl:": "", "unix:": "", "unix:b.sock": "",
 	} {
-		got, err := Target(address)
+		got, err := canonical(address)
 		if got != want || (err == nil) != (want != "") {
-			t.Errorf("Target(%q) = %q, %v, want %q", address, got, err, want)
+			t.Errorf("canonical(%q) = %q, %v, want %q", address, got, err, want)
 		}
 	}
 }

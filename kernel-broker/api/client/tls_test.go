@@ -18,8 +18,10 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 )
@@ -51,6 +53,67 @@ func secured(t *testing.T) (address, authorities string) {
 	})
 	t.Cleanup(func() { server.Stop(); serving.Wait() })
 	return listener.Addr().String(), authorities
+}
+
+// Of several addresses the first one that answers is the broker's: with TLS over the network, without it on the socket.
+func TestSeveralAddresses(t *testing.T) {
+	address, authorities := secured(t)
+	dead, err := net.Listen("tcp", "127.0.0.1:0") // nobody listens there afterwards
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "broker.sock")
+	local, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(local); err != nil {
+			slog.Error("server", "error", err)
+		}
+	})
+	stop := sync.OnceFunc(func() { server.Stop(); serving.Wait() })
+	t.Cleanup(stop)
+	conn, err := Dial(dead.Addr().String()+", unix://"+socket+","+address, Trust{CA: authorities})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	check := func() (string, error) {
+		var from peer.Peer
+		_, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}, grpc.Peer(&from), grpc.WaitForReady(true))
+		if err != nil {
+			return "", err
+		}
+		return from.Addr.String(), nil
+	}
+	if from, err := check(); err != nil || from != socket {
+		t.Errorf("the socket: %q, %v", from, err)
+	}
+	stop()
+	from, err := check()
+	for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); from, err = check() {
+		time.Sleep(10 * time.Millisecond) // the connection ends in the middle of a call
+	}
+	if err != nil || from != address {
+		t.Errorf("the next one: %q, %v", from, err)
+	}
+	for list, local := range map[string]bool{socket: true, "unix:" + socket: true, socket + ",ctl:1": false, "ctl:1": false, "nonsense": false} {
+		if Local(list) != local {
+			t.Errorf("Local(%q) = %v", list, !local)
+		}
+	}
+	for _, list := range []string{"", ",", socket + ",", "ctl:1,nonsense"} {
+		if _, err := Dial(list, Trust{}); !errors.Is(err, kb.ErrInvalid) {
+			t.Errorf("Dial(%q): %v", list, err)
+		}
+	}
 }
 
 func TestBrokerIsAuthenticated(t *testing.T) {

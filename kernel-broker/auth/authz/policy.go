@@ -355,19 +355,28 @@ func (c *checker) role(r *Role, key string) {
 			r.Local = true
 			continue
 		}
-		network, err := netip.ParsePrefix(text)
+		network, err := ParseNetwork(text)
 		if err != nil {
-			var address netip.Addr
-			if address, err = netip.ParseAddr(text); err == nil && address.Zone() == "" {
-				network = netip.PrefixFrom(address, address.BitLen())
-			}
-		}
-		if !network.IsValid() || network != network.Masked() || network.Addr().Is4In6() {
 			c.refuse(c.line(key, "from", i), "%q is neither local nor an address nor a network like 10.0.0.0/24", text)
 			continue
 		}
 		r.Networks = append(r.Networks, network)
 	}
+}
+
+// ParseNetwork reads an address, or a network like 10.0.0.0/24.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	if err != nil {
+		var address netip.Addr
+		if address, err = netip.ParseAddr(text); err == nil && address.Zone() == "" {
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+	}
+	if !network.IsValid() || network != network.Masked() || network.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a network like 10.0.0.0/24: %w", text, kb.ErrInvalid)
+	}
+	return network, nil
 }
 
 func (c *checker) rights(r *Rights, path ...any) {

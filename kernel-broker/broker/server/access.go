@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,8 @@ const (
 	fetchers
 	// users: everybody on the broker's host, and whom MUNGE vouches for.
 	users
-	// slurm: Slurm's user on the broker's host, as its hooks are.
+	// slurm: Slurm's user on the broker's host or another controller's, as its
+	// hooks are.
 	slurm
 	// administrators: whom the policy lets; see actions.
 	administrators
@@ -42,7 +44,7 @@ const (
 func (a audience) String() string {
 	return map[audience]string{
 		anyone: "anyone", agents: "node agents", fetchers: "node agents and users", users: "users",
-		slurm: "Slurm's user and administrators on the broker's host", administrators: "administrators",
+		slurm: "Slurm's user on controllers, and administrators on the broker's host", administrators: "administrators",
 	}[a]
 }
 
@@ -164,6 +166,7 @@ var rules = map[string]rule{
 type access struct {
 	administrators []uint32
 	slurmUsers     []uint32
+	controllers    []netip.Prefix
 	privileged     bool // agents must dial from a privileged port
 	certificates   bool // agents must show a certificate
 }
@@ -184,7 +187,7 @@ func (d access) check(method string, caller Caller) error {
 		return fmt.Errorf("%s: agents have to dial from a port below %d, you came from %s: %w",
 			name, firstOpenPort, caller, kb.ErrDenied)
 	case may == slurm && !caller.Local:
-		return fmt.Errorf("%s is for %s; you came over the network from %s: %w", name, may, caller, kb.ErrDenied)
+		return fmt.Errorf("%s is for %s; you came over the network from %s (slurm.controllers in broker.yaml): %w", name, may, caller, kb.ErrDenied)
 	case !caller.Known() && caller.Node.Name.IsZero():
 		return fmt.Errorf("%s is for %s, and nothing proves who you are, over the network from %s (kernelctl has MUNGE prove it): %w",
 			name, may, caller, kb.ErrUnauthenticated)
@@ -211,9 +214,28 @@ func (d access) permits(may audience, caller Caller) bool {
 	case users:
 		return caller.Known()
 	case slurm:
-		return caller.Local && slices.Contains(d.slurmUsers, caller.UID)
+		return d.hook(caller)
 	}
 	return false
+}
+
+// hook reports whether Slurm's user calls: on the broker's host, or on another
+// controller's, where MUNGE proves it.
+func (d access) hook(caller Caller) bool {
+	return slices.Contains(d.slurmUsers, caller.UID) &&
+		(caller.Local || caller.Verified && onController(d.controllers, caller.Address))
+}
+
+// exempt reports whether a caller is subject to no limits: administrators on the
+// broker's host, and Slurm's hooks.
+func (d access) exempt(caller Caller) bool {
+	return caller.Local && slices.Contains(d.administrators, caller.UID) || d.hook(caller)
+}
+
+// onController reports whether an address with its port is a controller's.
+func onController(controllers []netip.Prefix, address string) bool {
+	from, err := netip.ParseAddrPort(address)
+	return err == nil && slices.ContainsFunc(controllers, func(n netip.Prefix) bool { return n.Contains(from.Addr().Unmap()) })
 }
 
 func (d access) agent(caller Caller) bool {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,6 +28,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 )
 
@@ -169,6 +171,47 @@ func (f *trusted) recorded(t *testing.T, words ...string) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no record with %q in\n%s", words, f.records(t))
 		}
+	}
+}
+
+// Slurm's hooks call from a backup controller over the network: as Slurm's user, by
+// MUNGE, and from there only.
+func TestHooksOnAnotherController(t *testing.T) {
+	for name, c := range map[string]struct {
+		controllers []string
+		uid         uint32
+		code        codes.Code
+	}{
+		"a controller":                 {[]string{"192.0.2.1/32", "127.0.0.1/32"}, slurmUser, codes.OK},
+		"the network of controllers":   {[]string{"127.0.0.0/8"}, slurmUser, codes.OK},
+		"another host":                 {[]string{"192.0.2.0/24"}, slurmUser, codes.PermissionDenied},
+		"no other host":                {nil, slurmUser, codes.PermissionDenied},
+		"another user of a controller": {[]string{"127.0.0.1/32"}, plainUser, codes.PermissionDenied},
+		"root of a controller":         {[]string{"127.0.0.1/32"}, 0, codes.PermissionDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := trust(t, func(o *server.Options) {
+				o.Limits = server.DefaultLimits()
+				o.Limits.Users = limit.Rate{PerSecond: 0.1, Burst: 3}
+				o.Limits.PeerConnections = 2
+				for _, network := range c.controllers {
+					o.Controllers = append(o.Controllers, netip.MustParsePrefix(network))
+				}
+			})
+			release := func(conn *grpc.ClientConn) error {
+				_, err := api.NewAllocationServiceClient(conn).ReleaseJob(t.Context(), &api.ReleaseJobRequest{JobId: 1})
+				return err
+			}
+			want(t, "a hook", release(f.by(t, c.uid)), c.code, "")
+			if c.code != codes.OK {
+				return
+			}
+			// Each job has a hook and a connection, and no limit holds them up.
+			for range 8 {
+				want(t, "a hook", release(f.by(t, c.uid)), codes.OK, "")
+			}
+			want(t, "without a credential", release(dial(t, f.address)), codes.PermissionDenied, "slurm.controllers in broker.yaml")
+		})
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -48,7 +47,7 @@ var logRate = limit.Rate{PerSecond: 0.1, Burst: 1}
 // quotas hold each caller to its limits.
 type quotas struct {
 	limits                  Limits
-	exempt                  []uint32 // uids, on the broker's host
+	isExempt                func(Caller) bool
 	users, nodes, addresses *limit.Rates
 	changes                 *limit.Rates
 	// failed counts calls that cost munged a decode and were refused, by address.
@@ -59,15 +58,13 @@ type quotas struct {
 	backlog               *backlog
 }
 
-func newQuotas(l Limits, exempt []uint32) *quotas {
+func newQuotas(l Limits, exempt func(Caller) bool) *quotas {
 	l.Changes = cmp.Or(l.Changes, DefaultLimits().Changes)
 	rates := func(r limit.Rate) *limit.Rates { return limit.NewRates(r, limit.DefaultKeep, nil) }
-	return &quotas{limits: l, exempt: exempt, users: rates(l.Users), nodes: rates(l.Nodes), addresses: rates(l.Addresses), changes: rates(l.Changes),
+	return &quotas{limits: l, isExempt: exempt, users: rates(l.Users), nodes: rates(l.Nodes), addresses: rates(l.Addresses), changes: rates(l.Changes),
 		failed: rates(l.Addresses), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
 		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), backlog: newBacklog()}
 }
-
-func (q *quotas) isExempt(c Caller) bool { return c.Local && slices.Contains(q.exempt, c.UID) }
 
 // begin counts a call until done is called. The error is a RetryableError when a
 // limit is reached.

@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -72,6 +73,9 @@ type Options struct {
 	Administrators []uint32
 	// SlurmUsers are the uids that Slurm's hooks run with.
 	SlurmUsers []uint32
+	// Controllers are where else SlurmUsers' hooks call from: the addresses of
+	// backup controllers.
+	Controllers []netip.Prefix
 	// TLS is asked of callers over the network; nil: it is off, and a node is
 	// who says so.
 	TLS *TLS
@@ -112,9 +116,10 @@ func NewServer(o Options) *grpc.Server {
 	g := &interceptor{log: o.Log, showsOthers: o.ShowsOthers, verifier: o.Verifier, access: access{
 		administrators: o.always(),
 		slurmUsers:     slices.Clone(o.SlurmUsers),
+		controllers:    slices.Clone(o.Controllers),
 		privileged:     o.PrivilegedAgents,
 	}}
-	g.quotas = newQuotas(o.Limits, slices.Concat(g.access.administrators, o.SlurmUsers))
+	g.quotas = newQuotas(o.Limits, g.access.exempt)
 	if o.Authorizer == nil {
 		o.Authorizer = authz.WithoutFile(g.access.administrators, o.Log)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -177,7 +178,7 @@ func (o Options) Listener(l net.Listener) net.Listener {
 	o = o.orDefaults()
 	return &limitedListener{Listener: l, most: o.Limits.PeerConnections, log: o.Log, sampler: limit.NewLogSampler(logRate),
 		all: limit.NewSemaphore(o.Limits.Connections), unauthenticated: limit.NewSemaphore(o.Limits.Unauthenticated),
-		exempt: slices.Concat(o.always(), o.SlurmUsers), certificates: o.TLS != nil}
+		exempt: slices.Concat(o.always(), o.SlurmUsers), controllers: o.Controllers, certificates: o.TLS != nil}
 }
 
 type limitedListener struct {
@@ -187,6 +188,7 @@ type limitedListener struct {
 	sampler              *limit.LogSampler
 	all, unauthenticated *limit.Semaphore
 	exempt               []uint32 // local users
+	controllers          []netip.Prefix
 	certificates         bool
 }
 
@@ -231,7 +233,10 @@ func (l *limitedListener) admit(conn net.Conn) (limited *limitedConn, peer strin
 		}
 		return limited, peer
 	}
-	peer = hostOf(conn.RemoteAddr().String())
+	address := conn.RemoteAddr().String()
+	if peer = hostOf(address); onController(l.controllers, address) {
+		return limited, "" // each job that waits for its kernel has a connection
+	}
 	if limited.release = l.all.TryAcquire(peer, l.most); limited.release == nil {
 		return nil, peer
 	}

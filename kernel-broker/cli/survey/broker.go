@@ -22,12 +22,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/doctor"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/anybroker"
 )
 
 // brokerYAML has the keys of broker.yaml that matter here; the broker checks the rest.
@@ -371,7 +373,7 @@ func (s *surveyor) port(ctx context.Context) {
 	p := doctor.Port{Answer: doctor.Answer{Address: address}}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	conn, err := dialAny(ctx, address)
 	if err != nil {
 		p.Error = err.Error()
 		s.site.Port = doctor.Known(p)
@@ -391,6 +393,19 @@ func (s *surveyor) port(ctx context.Context) {
 	s.site.Port = doctor.Known(p)
 }
 
+// dialAny connects to the first address that answers of a list with commas; sockets are left out.
+func dialAny(ctx context.Context, list string) (conn net.Conn, err error) {
+	for _, address := range anybroker.Split(list) {
+		if client.Local(address) {
+			continue
+		}
+		if conn, err = (&net.Dialer{Timeout: limit / 2}).DialContext(ctx, "tcp", address); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
 // agentsPort is the broker's address for agents and whether it has TLS, as this host knows it best.
 func (s *surveyor) agentsPort() (address string, secured bool) {
 	if a := s.site.Agent.Value; a != nil && a.Error == "" {
@@ -407,8 +422,8 @@ func (s *surveyor) agentsPort() (address string, secured bool) {
 		}
 		return net.JoinHostPort(host, cmp.Or(port, "7440")), f.TLS != "none"
 	}
-	if f := s.site.Client.Value; f != nil && !strings.HasPrefix(f.Broker, "/") && !strings.HasPrefix(f.Broker, "unix:") {
-		return f.Broker, f.TLS
+	if f := s.site.Client.Value; f != nil && !f.Local {
+		return s.client.Broker, f.TLS
 	}
 	return "", false
 }

@@ -88,7 +88,7 @@ func (s *surveyor) clientFile() {
 		c = client.FallbackConfig(s.Config)
 	}
 	s.client = c
-	f.Broker, f.TLS, f.PrologLimit = c.Broker, c.Trust.CA != "", c.PrologLimit
+	f.Local, f.TLS, f.PrologLimit = client.Local(c.Broker), c.Trust.CA != "", c.PrologLimit
 	s.site.Client = doctor.Known(f)
 }
 

@@ -8,11 +8,13 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
@@ -36,12 +38,14 @@ type config struct {
 	} `yaml:"etcd"`
 
 	Slurm struct {
-		BinDir   string        `yaml:"bin_dir"`
-		Conf     string        `yaml:"conf"`
-		User     string        `yaml:"user"`
-		Limit    time.Duration `yaml:"limit"`
-		PollBusy time.Duration `yaml:"poll_busy"`
-		PollIdle time.Duration `yaml:"poll_idle"`
+		BinDir string `yaml:"bin_dir"`
+		Conf   string `yaml:"conf"`
+		User   string `yaml:"user"`
+		// Controllers are addresses of hosts with a backup slurmctld.
+		Controllers []string      `yaml:"controllers"`
+		Limit       time.Duration `yaml:"limit"`
+		PollBusy    time.Duration `yaml:"poll_busy"`
+		PollIdle    time.Duration `yaml:"poll_idle"`
 	} `yaml:"slurm"`
 
 	Munge struct {
@@ -169,6 +173,9 @@ func (c config) validate() error {
 	if err := c.validateTLS(); err != nil {
 		return err
 	}
+	if _, err := c.controllers(); err != nil {
+		return err
+	}
 	if _, err := etcdstore.Namespace(c.Cluster); err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
@@ -185,6 +192,21 @@ func (c config) validate() error {
 		return errors.New("quarantine_after, switch.stock_attempts, switch.at_once and keep_jobs must be at least 1")
 	}
 	return nil
+}
+
+// controllers are where Slurm's hooks call from beside this host.
+func (c config) controllers() ([]netip.Prefix, error) {
+	networks := make([]netip.Prefix, len(c.Slurm.Controllers))
+	for i, text := range c.Slurm.Controllers {
+		var err error
+		if networks[i], err = authz.ParseNetwork(text); err != nil {
+			return nil, fmt.Errorf("slurm.controllers: %w", err)
+		}
+	}
+	if len(networks) > 0 && c.Munge.Socket == "" {
+		return nil, errors.New("slurm.controllers: munge.socket is empty: MUNGE proves who calls from there")
+	}
+	return networks, nil
 }
 
 func (c config) validateArtifacts() error {

@@ -33,6 +33,7 @@ func TestSampleIsTheDefaults(t *testing.T) {
 	}
 	want := defaults()
 	want.Etcd.Endpoints, want.Administrators, want.ResetCommand = []string{}, []string{}, []string{}
+	want.Slurm.Controllers = []string{}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("the sample gives\n%+v\nthe defaults are\n%+v", c, want)
 	}

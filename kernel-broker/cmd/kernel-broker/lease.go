@@ -21,7 +21,7 @@ import (
 var (
 	// errOvertaken ends a broker that may not act any more.
 	errOvertaken = errors.New("the lease on the cluster in etcd is lost: another broker may act by now, so this one ends")
-	errLocked    = errors.New("another broker runs on the data folder")
+	errLocked    = errors.New("another broker runs with this socket")
 )
 
 // lead waits until no other broker acts on the cluster in a shared etcd, and ends
@@ -31,7 +31,7 @@ func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store
 	if len(c.Etcd.Endpoints) == 0 {
 		return nil
 	}
-	place, err := openretry.Open(ctx, openretry.Patience, errLocked, func() (string, error) { return lockPlace(c.DataDir) })
+	place, err := openretry.Open(ctx, openretry.Patience, errLocked, func() (string, error) { return lockPlace(c.Socket) })
 	if err != nil {
 		return err
 	}
@@ -62,11 +62,15 @@ func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store
 	return nil
 }
 
-// lockPlace locks a file in the data folder until the process ends, and names the
-// place: in this boot of this host nobody else has it.
-func lockPlace(dir string) (string, error) {
-	path, err := filepath.Abs(filepath.Join(dir, "acting.lock"))
+// lockPlace locks a file beside the socket until the process ends, and names the
+// place: in this boot of this host nobody else has it. The data folder may be on
+// a disk that several hosts have.
+func lockPlace(socket string) (string, error) {
+	path, err := filepath.Abs(socket + ".lock")
 	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
 	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC, 0o600)

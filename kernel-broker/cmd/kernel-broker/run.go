@@ -165,6 +165,10 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	if err != nil {
 		return nil, usageError{err}
 	}
+	controllers, err := c.controllers()
+	if err != nil {
+		return nil, usageError{err}
+	}
 	c.Limits.warnIgnored(log)
 	open, err := maxOpenFiles()
 	if err != nil {
@@ -172,7 +176,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	}
 	storeCheck := newStoreHealth(kept)
 	options := server.Options{
-		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers,
+		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers, Controllers: controllers,
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
 		Verifier: verifier(c), Authorizer: auth.Authorizer, ShowsOthers: auth.privacy.showsOthers, Limits: c.Limits.within(open, log).limits(),
 		Health: func(ctx context.Context) []server.Component {

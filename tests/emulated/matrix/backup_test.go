@@ -6,6 +6,7 @@ package matrix
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +78,49 @@ func TestBackupController(t *testing.T) {
 	last := c.Sbatch("alice", "0", "-N2", profile)
 	c.completed(last)
 	c.ran("alice", last, "mitgcm", 2)
+	c.home()
+}
+
+// The broker dies while a node switches and while a job runs. The one that waited on the host of a backup controller
+// acts, agents and hooks find it there, and the hooks prove by MUNGE who they are.
+func TestSecondBroker(t *testing.T) {
+	t.Parallel()
+	c := cluster{emulated.Start(t, func(o *emulated.Options) { o.TwoBrokers = true })}
+	running := c.held("alice", 1, "--nodelist=n2", profile)
+	id, goOn := c.inSwitch("n1")
+	c.OK(c.Broker().Kill(c.Ctx))
+	c.Wait(limit, "the second broker to act", func() bool { return c.Try("root", "kernelctl", "health").Exit == 0 },
+		func() string { return c.Try("root", "kernelctl", "health").Stderr })
+	goOn()
+	c.completed(id)
+	c.ran("alice", id, "mitgcm", 1)
+	c.LetGo("alice", running)
+	c.completed(running)
+	c.ran("alice", running, "mitgcm", 1)
+	c.home()
+	last := c.Sbatch("alice", "0", "-N2", profile)
+	c.completed(last)
+	c.ran("alice", last, "mitgcm", 2)
+	c.home()
+	text, err := os.ReadFile(c.Standby().Log())
+	c.OK(err)
+	proven := regexp.MustCompile(`uid=\d+ by=munge from="10\.99\.0\.1:\d+, .*" action=\S+ .*via=EnsureKernel allowed=true`)
+	if !proven.Match(text) {
+		t.Error("no hook came over the network")
+	}
+	// The first one is back, and waits.
+	c.Must("root", "/bin/sh", "-c", ": >/var/log/kernel-broker/broker.log")
+	c.OK(c.Broker().Start(c.Ctx))
+	c.Wait(limit, "the first broker to wait", func() bool {
+		text, err := os.ReadFile(c.Broker().Log())
+		return err == nil && strings.Contains(string(text), "another broker acts")
+	})
+	c.OK(c.Standby().Stop(c.Ctx))
+	c.Wait(limit, "the first broker to act", func() bool { return c.Try("root", "kernelctl", "health").Exit == 0 },
+		func() string { return c.Try("root", "kernelctl", "health").Stderr })
+	c.plain("n1")
+	back := c.Sbatch("alice", "0", "-N1", profile)
+	c.completed(back)
+	c.ran("alice", back, "mitgcm", 1)
 	c.home()
 }
