@@ -231,7 +231,7 @@ func (d *decision) slurmdMayRun() bool {
 }
 
 // awaitedWithoutBroker: Slurm allocated this node to a job with a profile while
-// the broker was away, and the job has left. Plain jobs cannot have the node
+// the broker was away, and the job has left. Plain jobs cannot run on the node
 // before its slurmd, restarted, claims the boot that slurmctld waits for. On
 // another kernel than stock no restart is needed: plain jobs may not have it.
 func (d *decision) awaitedWithoutBroker() bool {

@@ -80,8 +80,8 @@ type Observed struct {
 	State nodestate.State
 	// GraceEnds is when a node without a broker decides for itself.
 	GraceEnds time.Time
-	// Awaited: slurmctld waits for a boot of this node, which no job has; the
-	// node asks for that itself only while the broker is away. It holds until
+	// Awaited: slurmctld waits for a boot of this node, which no job with a profile
+	// has; the node asks for that itself only while the broker is away. It holds until
 	// slurmd has been started, which claims the boot.
 	Awaited bool
 	// Hold keeps an action that just failed from being tried at once.
