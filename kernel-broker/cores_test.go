@@ -216,6 +216,23 @@ func TestSystemCoresOfAKernel(t *testing.T) {
 	}
 }
 
+func TestCheckRoot(t *testing.T) {
+	k, node := kb.Kernel{Profile: "mitgcm", Version: 1, Architecture: "x86_64"}, kb.Inventory{Architecture: "x86_64", InitrdRoot: "UUID=7c1d"}
+	if err := k.CheckFits(node); !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "brings no initrd, and only one finds root=UUID=7c1d") {
+		t.Errorf("without an initrd: %v", err)
+	}
+	k.InitrdDigest = "sha256:aa"
+	if err := k.CheckFits(node); err != nil {
+		t.Errorf("with its own: %v", err)
+	}
+	for _, root := range []string{"UUID=7c1d\n", "a b", strings.Repeat("x", 300)} {
+		node.InitrdRoot = root
+		if err := node.Validate(); !errors.Is(err, kb.ErrInvalid) {
+			t.Errorf("%.20q: %v", root, err)
+		}
+	}
+}
+
 func TestCheckCores(t *testing.T) {
 	k := kb.Kernel{Profile: "mitgcm", Version: 1, Architecture: "x86_64", SystemCores: 2}
 	for cores, words := range map[uint32]string{

@@ -17,10 +17,13 @@ type Inventory struct {
 	// Cores are the processor cores of these CPUs; 0 if the agent does not know them.
 	Cores uint32 `json:"cores,omitempty"`
 	// ApplicationCPUs are those that the running kernel keeps free of its own work, as a list; empty for none.
-	ApplicationCPUs string   `json:"application_cpus,omitempty"`
-	RootDevice      string   `json:"root_device"`
-	RootFilesystem  string   `json:"root_filesystem"`
-	Drivers         []string `json:"drivers"`
+	ApplicationCPUs string `json:"application_cpus,omitempty"`
+	RootDevice      string `json:"root_device"`
+	RootFilesystem  string `json:"root_filesystem"`
+	// InitrdRoot is the node's root argument where the kernel alone does not find it (UUID=, /dev/mapper/...) and the node
+	// has no initrd of its own; empty otherwise.
+	InitrdRoot string   `json:"initrd_root,omitempty"`
+	Drivers    []string `json:"drivers"`
 	// Hardware is as the running kernel shows it; empty from an agent that does not report it.
 	Hardware Hardware `json:"hardware,omitzero"`
 }
@@ -44,6 +47,9 @@ func (i Inventory) Validate() error {
 	}
 	if !plainName(strings.ReplaceAll(i.RootDevice, "/", ""), maxRootDevice) {
 		return fmt.Errorf("root device %.80q: %w", i.RootDevice, ErrInvalid)
+	}
+	if len(i.InitrdRoot) > maxRootDevice || strings.ContainsFunc(i.InitrdRoot, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("root argument %.80q: %w", i.InitrdRoot, ErrInvalid)
 	}
 	if err := i.Hardware.Validate(); err != nil {
 		return err
@@ -71,12 +77,24 @@ func (k Kernel) CheckFits(inventory Inventory) error {
 	if err := k.CheckCores(inventory); err != nil {
 		return err
 	}
+	if err := k.CheckRoot(inventory); err != nil {
+		return err
+	}
 	for _, driver := range inventory.Drivers {
 		if !slices.Contains(k.Drivers, driver) {
 			return fail("has no driver %s, which the node needs for its root, disk or network", driver)
 		}
 	}
 	return nil
+}
+
+// CheckRoot refuses a kernel that would not find the node's root.
+func (k Kernel) CheckRoot(inventory Inventory) error {
+	if inventory.InitrdRoot == "" || k.InitrdDigest != "" {
+		return nil
+	}
+	return fmt.Errorf("kernel %q: brings no initrd, and only one finds root=%s: set boot.initrd in the node's agent.yaml: %w",
+		k.Ref(), inventory.InitrdRoot, ErrFailedPrecondition)
 }
 
 // Boot is what a node reports as running.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,6 +101,9 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 		return nil, err
 	}
 	arguments := proof.Split(string(line))
+	if named := proof.Value(arguments, "root"); !kernelFinds(named) {
+		found.InitrdRoot = named
+	}
 	top, ok := at(mounts, "/")
 	if !ok {
 		return nil, fmt.Errorf("no mount on /: %w", kb.ErrNotFound)
@@ -125,6 +129,21 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	more, err := disk(sys, name)
 	return append(drivers, more...), err
 }
+
+// kernelFinds reports whether a kernel finds a root by itself: by the name that it gives a device, its number, or what the
+// partition table says. For anything else an initrd is needed: UUID= and LABEL= of a file system, logical volumes, links.
+func kernelFinds(root string) bool {
+	if name, device := strings.CutPrefix(root, "/dev/"); device {
+		return name != "" && !strings.Contains(name, "/")
+	}
+	if kind, _, named := strings.Cut(root, "="); named {
+		return kind == "PARTUUID" || kind == "PARTLABEL"
+	}
+	return root == "" || deviceNumber.MatchString(root)
+}
+
+// deviceNumber is MAJOR:MINOR, or both as one hexadecimal number.
+var deviceNumber = regexp.MustCompile(`^([0-9]+:[0-9]+|[0-9a-fA-F]{3,8})$`)
 
 // blockName finds the kernel's name of a mount's device; empty if there is none. The device number identifies it; file
 // systems over several devices have an artificial number, so their names are used.

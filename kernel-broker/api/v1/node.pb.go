@@ -563,7 +563,10 @@ type Inventory struct {
 	ApplicationCpus string `protobuf:"bytes,8,opt,name=application_cpus,json=applicationCpus,proto3" json:"application_cpus,omitempty"`
 	// What the running kernel shows of the machine; unset from an agent that does
 	// not report it.
-	Hardware      *Hardware `protobuf:"bytes,9,opt,name=hardware,proto3" json:"hardware,omitempty"`
+	Hardware *Hardware `protobuf:"bytes,9,opt,name=hardware,proto3" json:"hardware,omitempty"`
+	// The node's root argument where only an initrd finds it and the node has none
+	// of its own; empty otherwise.
+	InitrdRoot    string `protobuf:"bytes,10,opt,name=initrd_root,json=initrdRoot,proto3" json:"initrd_root,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -659,6 +662,13 @@ func (x *Inventory) GetHardware() *Hardware {
 		return x.Hardware
 	}
 	return nil
+}
+
+func (x *Inventory) GetInitrdRoot() string {
+	if x != nil {
+		return x.InitrdRoot
+	}
+	return ""
 }
 
 // Hardware is what decides how well a kexec works on a node.
@@ -1959,7 +1969,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x0eslurmd_running\x18\b \x01(\bR\rslurmdRunning\x127\n" +
 	"\tbooted_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bbootedAt\x12)\n" +
 	"\x02up\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\x02up\"\xbe\x02\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x02up\"\xdf\x02\n" +
 	"\tInventory\x12\"\n" +
 	"\farchitecture\x18\x01 \x01(\tR\farchitecture\x12\x1d\n" +
 	"\n" +
@@ -1971,7 +1981,10 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\adrivers\x18\x06 \x03(\tR\adrivers\x12\x14\n" +
 	"\x05cores\x18\a \x01(\rR\x05cores\x12)\n" +
 	"\x10application_cpus\x18\b \x01(\tR\x0fapplicationCpus\x125\n" +
-	"\bhardware\x18\t \x01(\v2\x19.kernelbroker.v1.HardwareR\bhardware\"N\n" +
+	"\bhardware\x18\t \x01(\v2\x19.kernelbroker.v1.HardwareR\bhardware\x12\x1f\n" +
+	"\vinitrd_root\x18\n" +
+	" \x01(\tR\n" +
+	"initrdRoot\"N\n" +
 	"\bHardware\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x1a\n" +
 	"\bfirmware\x18\x02 \x01(\tR\bfirmware\x12\x10\n" +

@@ -204,11 +204,27 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 		d.fail(n, kb.FailureKernel, kernel.Ref(), err.Error())
 		return
 	}
+	if why := d.noReturn(n, kernel); why != "" {
+		d.fail(n, kb.FailureNode, kernel.Ref(), why)
+		return
+	}
 	n.Generation++
 	token := d.in.NewToken()
 	n.Issue(token, kernel)
 	n.Pending = &kb.Pending{Kernel: kernel, Token: token, PrevBootID: n.Boot.BootID,
 		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref}
+}
+
+// noReturn is why a node that leaves stock for a kernel could not boot stock again; empty if nothing says so.
+func (d *decision) noReturn(n *kb.Node, kernel kb.Kernel) string {
+	stock, ok := d.in.Catalog.Stock()
+	if !ok || kernel.Ref().IsStock() || !n.Running.Ref.IsStock() {
+		return ""
+	}
+	if err := stock.CheckRoot(n.Inventory); err != nil {
+		return fmt.Sprintf("the node could not return: %v", err)
+	}
+	return ""
 }
 
 // needless is why a boot is not wanted; empty if it is.

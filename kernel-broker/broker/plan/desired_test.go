@@ -472,6 +472,37 @@ func TestPowerDownInTheSwitchLetsTheJobRun(t *testing.T) {
 	}
 }
 
+// A node whose root only an initrd finds leaves stock for no kernel without one, nor while stock itself has none.
+func TestRootsAreCheckedBeforeTheBoot(t *testing.T) {
+	for name, c := range map[string]struct {
+		root                  string
+		stockBrings, itBrings bool
+		words                 string // of the refusal by the broker
+	}{
+		"the kernel finds it":        {"", false, false, ""},
+		"both bring an initrd":       {"UUID=1", true, true, ""},
+		"stock could not return":     {"UUID=1", false, true, "the node could not return: kernel \"stock@1\": brings no initrd, and only one finds root=UUID=1"},
+		"the agent refuses the boot": {"UUID=1", true, false, ""},
+	} {
+		w := steadyOnStock(t, "n1")
+		agent := w.agents["n1"]
+		agent.Inventory.InitrdRoot = c.root
+		w.agents["n1"] = agent
+		w.node("n1", "ALLOCATED+POWERING_UP", "")
+		w.job(7, "CONFIGURING", true, "n1")
+		a := w.ensure(7, kb.Ref{Profile: "mitgcm", Version: 3}, "n1")
+		if c.itBrings {
+			a.Kernel.InitrdDigest = "sha256:aa"
+		}
+		w.catalog.stockInitrd = map[bool]string{true: "sha256:bb"}[c.stockBrings]
+		w.settle()
+		a, n := w.allocs[a.ID], w.nodes["n1"]
+		if begun := n.Pending != nil && a.Phase == kb.PhaseSwitching; begun != (c.words == "") || !strings.Contains(a.Reason, c.words) {
+			t.Errorf("%s: %s, %q, pending %+v", name, a.Phase, a.Reason, n.Pending)
+		}
+	}
+}
+
 // A kernel with system cores is not sent to a node that has too few, nor to an agent that is too old to divide them.
 func TestSystemCoresAreCheckedBeforeTheBoot(t *testing.T) {
 	for cores, words := range map[uint32]string{0: "the node's agent reports no cores", 2: "of 2 cores none is left for the application", 3: ""} {

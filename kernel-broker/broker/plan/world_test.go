@@ -29,13 +29,18 @@ type fakeCatalog struct {
 	restricted  map[string]bool
 	failedOn    map[string]bool // by node
 	noStock     bool
+	stockInitrd string // digest
 	quarantined map[kb.Ref]bool
 	counted     map[string]bool
 }
 
 var kernels = []kb.Kernel{kernel("stock", 1), kernel("mitgcm", 3), kernel("lammps", 1)}
 
-func (c *fakeCatalog) Stock() (kb.Kernel, bool) { return kernels[0], !c.noStock }
+func (c *fakeCatalog) Stock() (kb.Kernel, bool) {
+	stock := kernels[0]
+	stock.InitrdDigest = c.stockInitrd
+	return stock, !c.noStock
+}
 
 func (c *fakeCatalog) ByBuildID(id string) []kb.Ref {
 	var refs []kb.Ref

@@ -83,7 +83,13 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		Shutdown: kexec.Shutdown{Before: c.Kexec.Before, Limit: c.Kexec.BeforeTimeout, Command: c.Kexec.Execute}}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
-		Inventory: func() (kb.Inventory, error) { return inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers) },
+		Inventory: func() (kb.Inventory, error) {
+			found, err := inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers)
+			if c.Boot.Initrd != "" {
+				found.InitrdRoot = ""
+			}
+			return found, err
+		},
 		Booter: &kexec.Booter{
 			Tools: tools, Artifacts: cache, Trust: newVerifier(c.Trust, log),
 			Keep: kexec.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd, Proc: c.Proc,
