@@ -117,7 +117,7 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 			return refused, status.Convert(err).Message()
 		}
 		if !last.at.IsZero() {
-			lost, pause = last.at, retryPauseMin
+			lost, pause = time.Now(), retryPauseMin // a switch may be silent for long; the loss is noticed now
 		}
 		// A broker that says when to retry is not lost.
 		wait, retry := client.RetryAfter(err)
@@ -179,11 +179,12 @@ func (p *prolog) follow(ctx context.Context, service api.AllocationServiceClient
 	}
 }
 
-// transient errors go away when the broker comes back.
+// transient errors go away when the broker comes back, or munged: a credential is also refused that a clock behind the
+// broker's dates before its start.
 func transient(err error) bool {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied,
-		codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated:
+		codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented:
 		return false
 	}
 	return true

@@ -133,6 +133,31 @@ func TestPrologJoinsAgainWhenTheStreamBreaks(t *testing.T) {
 }
 
 // A broker without room is not away, however long that lasts.
+// A switch may be silent for longer than a hook waits for a lost broker, and the wait begins with the loss. munged may be
+// away for a moment, too.
+func TestPrologWaitsFromTheLossOn(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.settings("300ms", "20s")
+	h.broker.ensure = func(n int, stream api.AllocationService_EnsureKernelServer) error {
+		switch n {
+		case 1:
+			if err := say(stream, switching, "n1 boots"); err != nil {
+				return err
+			}
+			time.Sleep(600 * time.Millisecond)
+			return status.Error(codes.Unavailable, "killed")
+		case 2:
+			return status.Error(codes.Unauthenticated, "credential was made before this broker began to listen")
+		}
+		return say(stream, isReady, "mitgcm@3 on 3 nodes")
+	}
+	h.serve()
+	if code, output, _ := h.prolog(); code != 0 {
+		t.Errorf("exit %d, %s", code, output)
+	}
+}
+
 func TestPrologWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -150,7 +150,7 @@ func (o Options) withBrokers() Options {
 	standby := fmt.Sprintf("%s:%d", frontAddress, standbyPort)
 	o.Broker = lab.MergeConfig(map[string]any{
 		"etcd":  map[string]any{"endpoints": []string{etcdURL}},
-		"slurm": map[string]any{"controllers": []string{frontAddress}},
+		"slurm": map[string]any{"controllers": []string{frontAddress}}, "policy": "",
 	}, o.Broker)
 	o.Client = lab.MergeConfig(map[string]any{
 		"broker": "unix:///run/kernel-broker/broker.sock," + standby, "ca": "", "cluster": clusterName,

@@ -201,7 +201,7 @@ func (c Config) validate() error {
 		return fmt.Errorf("node: %w", err)
 	}
 	for _, address := range anybroker.Split(c.Broker) {
-		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		if host, port, err := net.SplitHostPort(address); err != nil || port == "" || host == "unix" {
 			return fmt.Errorf("broker: %q is not HOST:PORT: %w", address, kb.ErrInvalid)
 		}
 	}

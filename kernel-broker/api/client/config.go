@@ -107,7 +107,7 @@ func (c Config) Proof(address string, encoder func(socket string) Encoder) []grp
 	if _, _, err := target(address); err != nil || Local(address) || c.Munge == "" || encoder == nil {
 		return nil
 	}
-	return Prove(encoder(c.Munge), cmp.Or(c.Trust.Cluster, defaultCluster))
+	return prover{encoder(c.Munge), cmp.Or(c.Trust.Cluster, defaultCluster), slices.ContainsFunc(anybroker.Split(address), Local)}.options()
 }
 
 // defaultCluster is broker.yaml's default cluster name.

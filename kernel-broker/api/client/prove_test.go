@@ -68,6 +68,15 @@ func TestProofIsForTheNetwork(t *testing.T) {
 	if asked != "/run/munge/munge.socket.2" {
 		t.Errorf("asked %q", asked)
 	}
+	// Where the local socket is among the addresses a call goes without munged; a broker over the network refuses it.
+	conn, err := Dial("/nonexistent.sock,127.0.0.1:1", Trust{}, c.Proof("/nonexistent.sock,127.0.0.1:1", vouch)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := api.NewCatalogServiceClient(conn).ListProfiles(t.Context(), &api.ListProfilesRequest{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("without munged, with a socket: %v", err)
+	}
 	c.Munge = ""
 	if len(c.Proof("head:7440", vouch)) > 0 || len(DefaultConfig().Proof("head:7440", nil)) > 0 {
 		t.Error("a proof without munge")

@@ -5,6 +5,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -150,6 +151,34 @@ func TestCallsAtOnce(t *testing.T) {
 }
 
 // until waits for what must come.
+// Of one controller there may be as many connections as hooks, but no more than there is room for.
+func TestConnectionsOfControllers(t *testing.T) {
+	f := serve(t, func(o *server.Options) {
+		users(o)
+		o.Limits = server.DefaultLimits()
+		o.Limits.PeerConnections, o.Limits.Unauthenticated, o.Limits.Connections = 1, 1, 3
+		o.Controllers = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	}, both)
+	var open []*rawClient
+	for range 3 {
+		c := rawTo(t, "tcp", f.address, 1<<16)
+		c.listen()
+		open = append(open, c)
+	}
+	more := rawTo(t, "tcp", f.address, 1<<16)
+	more.listen()
+	if err := more.ended(soon); !closed(err) {
+		t.Errorf("the fourth: %v", err)
+	}
+	for i, c := range open {
+		select {
+		case err := <-c.gone:
+			t.Errorf("connection %d ended: %v", i, err)
+		default:
+		}
+	}
+}
+
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

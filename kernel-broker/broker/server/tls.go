@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -234,11 +235,16 @@ func (l *limitedListener) admit(conn net.Conn) (limited *limitedConn, peer strin
 		return limited, peer
 	}
 	address := conn.RemoteAddr().String()
-	if peer = hostOf(address); onController(l.controllers, address) {
-		return limited, "" // each job that waits for its kernel has a connection
+	peer = hostOf(address)
+	controller, most := onController(l.controllers, address), l.most
+	if controller {
+		most = math.MaxInt // each job that waits for its kernel has a connection
 	}
-	if limited.release = l.all.TryAcquire(peer, l.most); limited.release == nil {
+	if limited.release = l.all.TryAcquire(peer, most); limited.release == nil {
 		return nil, peer
+	}
+	if controller {
+		return limited, peer
 	}
 	// Without certificates nodes cannot be told from others.
 	if l.certificates {

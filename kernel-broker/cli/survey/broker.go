@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -395,11 +396,10 @@ func (s *surveyor) port(ctx context.Context) {
 
 // dialAny connects to the first address that answers of a list with commas; sockets are left out.
 func dialAny(ctx context.Context, list string) (conn net.Conn, err error) {
-	for _, address := range anybroker.Split(list) {
-		if client.Local(address) {
-			continue
-		}
-		if conn, err = (&net.Dialer{Timeout: limit / 2}).DialContext(ctx, "tcp", address); err == nil {
+	addresses := slices.DeleteFunc(anybroker.Split(list), client.Local)
+	err = fmt.Errorf("%q has no address on the network", list)
+	for _, address := range addresses {
+		if conn, err = (&net.Dialer{Timeout: limit / time.Duration(len(addresses))}).DialContext(ctx, "tcp", address); err == nil {
 			return conn, nil
 		}
 	}
@@ -420,7 +420,11 @@ func (s *surveyor) agentsPort() (address string, secured bool) {
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 			host = "localhost"
 		}
-		return net.JoinHostPort(host, cmp.Or(port, "7440")), f.TLS != "none"
+		address := net.JoinHostPort(host, cmp.Or(port, "7440"))
+		if f := s.site.Client.Value; f != nil && !f.Local {
+			address += "," + s.client.Broker // another broker may act, and this one waits
+		}
+		return address, f.TLS != "none"
 	}
 	if f := s.site.Client.Value; f != nil && !f.Local {
 		return s.client.Broker, f.TLS

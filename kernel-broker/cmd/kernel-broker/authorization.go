@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -27,6 +25,12 @@ import (
 
 // defaultPolicy may be missing: a site that names no file needs none.
 const defaultPolicy = "/etc/kernel-broker/policy.yaml"
+
+// policyOptional reports whether the policy's file may be missing. Not where brokers take over from each other: one
+// without the others' file would lift every restriction.
+func (c config) policyOptional() bool {
+	return c.Policy == defaultPolicy && len(c.Slurm.Controllers) == 0
+}
 
 // authorization is who may do what here, and the record of it.
 type authorization struct {
@@ -46,7 +50,7 @@ type authorization struct {
 
 // openAuthorization has the policy in force and the record open. changed is called
 // after another policy came into force.
-func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *slurm.Client, changed func()) (*authorization, error) {
+func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *slurm.Client, hangups chan os.Signal, changed func()) (*authorization, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -56,10 +60,8 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *
 		dir = filepath.Join(c.DataDir, "audit")
 	}
 	r := &authorization{log: log, slurm: client, directory: nss.New(), accounts: newAccounts(client), level: newLevel(os.Geteuid(), client.Level),
-		hangups: make(chan os.Signal, 1)}
+		hangups: hangups}
 	r.privacy = newPrivacy(client, r.directory.ByUID)
-	// From the first moment on, since a signal that nobody waits for is deadly.
-	signal.Notify(r.hangups, syscall.SIGHUP)
 	r.record, err = openretry.Open(ctx, openretry.Patience, kb.ErrFailedPrecondition, func() (*audit.Log, error) {
 		return audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log})
 	})
@@ -67,7 +69,7 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *
 		return nil, err
 	}
 	r.Authorizer, err = authz.New(authz.Options{
-		File: c.Policy, Optional: c.Policy == defaultPolicy, Log: log, Changed: changed,
+		File: c.Policy, Optional: c.policyOptional(), Log: log, Changed: changed,
 		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), Users: r.directory, Accounts: r.accounts.of, Record: r.record,
 	})
 	if err != nil {
@@ -80,7 +82,6 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *
 }
 
 func (r *authorization) close() error {
-	signal.Stop(r.hangups)
 	return errors.Join(r.NoteBroker("stop", ""), r.record.Close())
 }
 

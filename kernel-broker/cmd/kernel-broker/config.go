@@ -35,6 +35,10 @@ type config struct {
 
 	Etcd struct {
 		Endpoints []string `yaml:"endpoints"`
+		// CA, Certificate and Key are files for https endpoints.
+		CA          string `yaml:"ca"`
+		Certificate string `yaml:"certificate"`
+		Key         string `yaml:"key"`
 	} `yaml:"etcd"`
 
 	Slurm struct {
@@ -178,6 +182,9 @@ func (c config) validate() error {
 	}
 	if _, err := etcdstore.Namespace(c.Cluster); err != nil {
 		return fmt.Errorf("cluster: %w", err)
+	}
+	if (c.Etcd.Certificate == "") != (c.Etcd.Key == "") {
+		return errors.New("etcd.certificate and etcd.key belong together")
 	}
 	if n := c.Audit.MaxFileBytes; n < 1<<20 || n > 1<<40 {
 		return fmt.Errorf("audit.max_file_bytes: %d is not within 1 MiB to 1 TiB", n)

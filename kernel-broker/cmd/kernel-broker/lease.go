@@ -31,11 +31,11 @@ func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store
 	if len(c.Etcd.Endpoints) == 0 {
 		return nil
 	}
-	place, err := openretry.Open(ctx, openretry.Patience, errLocked, func() (string, error) { return lockPlace(c.Socket) })
+	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	host, err := os.Hostname()
+	place, err := openretry.Open(ctx, openretry.Patience, errLocked, func() (string, error) { return lockPlace(host, c.Socket) })
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store
 // lockPlace locks a file beside the socket until the process ends, and names the
 // place: in this boot of this host nobody else has it. The data folder may be on
 // a disk that several hosts have.
-func lockPlace(socket string) (string, error) {
+func lockPlace(host, socket string) (string, error) {
 	path, err := filepath.Abs(socket + ".lock")
 	if err != nil {
 		return "", err
@@ -87,5 +87,6 @@ func lockPlace(socket string) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, syscall.Close(fd))
 	}
-	return strings.TrimSpace(string(boot)) + ":" + path, nil
+	// Containers of one machine have one boot id, and each its own /run and name.
+	return strings.TrimSpace(string(boot)) + ":" + host + ":" + path, nil
 }

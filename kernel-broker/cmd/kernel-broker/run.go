@@ -4,17 +4,24 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -43,6 +50,24 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
+	// What a broker that waits for another one needs is looked at before it waits.
+	if err := unix.Access(c.DataDir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("data folder %q: %w", c.DataDir, err)
+	}
+	checkSignature, err := newSignatureCheck(c, log)
+	if err != nil {
+		return usageError{err}
+	}
+	if _, err := uids(append([]string{c.Slurm.User}, c.Administrators...)); err != nil {
+		return usageError{err}
+	}
+	if _, err := os.Stat(c.Policy); err != nil && c.Policy != "" && !c.policyOptional() {
+		return usageError{fmt.Errorf("policy: %w (policy: \"\" has every user use published kernels)", err)}
+	}
+	hangups := make(chan os.Signal, 1)
+	// From the first moment on, since a signal that nobody waits for is deadly.
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	kept, closeStore, err := openStore(ctx, c, log)
 	if err != nil {
 		return err
@@ -75,13 +100,9 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	checkSignature, err := newSignatureCheck(c, log)
-	if err != nil {
-		return usageError{err}
-	}
 	clock := controller.NewClock()
 	slurmctld := slurm.New(slurm.Options{Now: clock.Now, BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit})
-	auth, err := openAuthorization(ctx, c, log, slurmctld, func() { profiles.Republish() })
+	auth, err := openAuthorization(ctx, c, log, slurmctld, hangups, func() { profiles.Republish() })
 	if err != nil {
 		return err
 	}
@@ -141,7 +162,15 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (*etcdstore.Stor
 		}
 		endpoints, stop = []string{server.Endpoint()}, server.Close
 	}
-	kept, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: endpoints, Cluster: c.Cluster, Logger: log})
+	var secured *tls.Config
+	if slices.ContainsFunc(c.Etcd.Endpoints, func(url string) bool { return strings.HasPrefix(url, "https:") }) {
+		info := transport.TLSInfo{TrustedCAFile: c.Etcd.CA, CertFile: c.Etcd.Certificate, KeyFile: c.Etcd.Key}
+		var err error
+		if secured, err = info.ClientConfig(); err != nil {
+			return nil, nil, usageError{fmt.Errorf("etcd: %w", err)}
+		}
+	}
+	kept, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: endpoints, Cluster: c.Cluster, TLS: secured, Logger: log})
 	if err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
