@@ -209,7 +209,7 @@ func (a *Agent) succeeded(r result) {
 		a.observed.Hold[decide.Reboot] = time.Now().Add(rebootTime)
 	case decide.StartSlurmd:
 		a.slurmdCause = ""
-		a.observed.Awaited = false // until the next poll of slurmctld
+		a.observed.Awaited, a.noBroker.started = false, time.Now() // until the next poll of slurmctld
 	case decide.StopSlurmd:
 		// What slurmctld waits for is what the next start claims.
 		a.slurmdCause = ""

@@ -10,6 +10,9 @@ import (
 // askEvery is how often a node without a broker asks slurmctld.
 const askEvery = 5 * time.Second
 
+// registers is how long slurmctld may take to show that a slurmd has registered.
+const registers = 3 * time.Second
+
 // noBroker polls slurmctld while the broker is away: Slurm may wait for a boot
 // of this node that the broker cannot arrange.
 type noBroker struct {
@@ -17,7 +20,10 @@ type noBroker struct {
 	since  time.Time
 	next   time.Time
 	asking bool
-	answer chan bool
+	asked  time.Time
+	// started is when the agent last started slurmd: what slurmctld said of the node before it took that in is past.
+	started time.Time
+	answer  chan bool
 }
 
 func newNoBroker() noBroker { return noBroker{since: time.Now(), answer: make(chan bool, 1)} }
@@ -32,7 +38,7 @@ func (a *Agent) askSlurm(ctx context.Context, now time.Time) {
 	if a.parts.Awaited == nil || l.asking || now.Before(l.next) || now.Sub(l.since) < a.parts.Grace {
 		return
 	}
-	l.asking = true
+	l.asking, l.asked = true, now
 	go func() {
 		awaited, err := a.parts.Awaited(ctx)
 		if err != nil {
@@ -44,7 +50,7 @@ func (a *Agent) askSlurm(ctx context.Context, now time.Time) {
 
 func (a *Agent) slurmSaid(awaited bool, now time.Time) {
 	a.noBroker.asking, a.noBroker.next = false, now.Add(askEvery)
-	a.observed.Awaited = awaited && !a.observed.Fresh
+	a.observed.Awaited = awaited && !a.observed.Fresh && a.noBroker.asked.Sub(a.noBroker.started) > registers
 }
 
 // end waits for an answer that is still to come.

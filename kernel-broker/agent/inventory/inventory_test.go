@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -104,6 +105,19 @@ func TestRootThatOnlyAnInitrdFinds(t *testing.T) {
 		}
 		if got := m.read(); got.InitrdRoot != want || got.Validate() != nil {
 			t.Errorf("root=%s: %q, %v", root, got.InitrdRoot, got.Validate())
+		}
+	}
+}
+
+// The broker refuses an agent that reports what it does not take.
+func TestRootArgumentsFit(t *testing.T) {
+	m := newMachine(t)
+	m.virtio()
+	m.mounts(disk1)
+	for root, want := range map[string]string{`root="LABEL=my root"`: "LABEL=my?root", "root=LABEL=w\u00fcrzel": "LABEL=w?rzel", "root=nfs:" + strings.Repeat("x", 300): "nfs:" + strings.Repeat("x", 252)} {
+		m.file(m.proc, "cmdline", "ro "+root+" quiet\n")
+		if got := m.read(); got.InitrdRoot != want || got.Validate() != nil {
+			t.Errorf("%s: %q, %v", root, got.InitrdRoot, got.Validate())
 		}
 	}
 }

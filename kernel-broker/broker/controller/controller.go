@@ -321,6 +321,10 @@ func (c *Controller) pass(ctx context.Context) error {
 			s.push(n)
 			s.pushRuns()
 		}
+		for _, number := range s.heartbeats {
+			s.send(Message{Heartbeat: number})
+		}
+		s.heartbeats = nil
 		if kept, answered := out.Kept[name]; answered && s.agent.Ending != 0 {
 			s.send(Message{Answer: &EndingAnswer{Query: s.query, Kept: kept}})
 			s.agent.Ending, s.query = 0, 0

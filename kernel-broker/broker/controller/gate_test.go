@@ -62,15 +62,13 @@ func TestGatesWordOutlastsTheAgent(t *testing.T) {
 		t.Errorf("the gate goes by generation %d, want 3", told)
 	}
 	a.Detach()
+	b := f.attach("n1", "stock", "", "boot-of-n1-0002") // whose gate has refused nothing
+	b.Slurmd(kb.SlurmdReport{Generation: 4, Start: 1, Running: true})
 	by := "slurm@" + time.Now().Format("2006-01-02T15:04:05")
 	f.slurm.mu.Lock()
 	f.slurm.nodes["n1"] = kb.SlurmNode{Name: "n1", State: "IDLE", Flags: []string{"DRAIN"}, Reason: kb.ReasonProlog, By: by}
 	f.slurm.mu.Unlock()
-	until(t, "the gate's drain on record", func() bool {
-		f.c.mu.Lock()
-		defer f.c.mu.Unlock()
-		return f.c.records.nodes["n1"].GateDrain == by
-	})
+	until(t, "the gate's drain to be undone", func() bool { return f.slurm.seen("undo n1 "+by) == 1 })
 }
 
 // What may be the site's own Prolog's drain is asked for once, and stays.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -245,6 +246,69 @@ func TestReportsOutlastTheAgent(t *testing.T) {
 	}
 	if p := c.records.nodes["n1"].Pending; p == nil || p.Progress != kb.ProgressBooting || len(c.unread) != 0 {
 		t.Errorf("pending %+v, unread %v", p, c.unread)
+	}
+}
+
+// A heartbeat is answered once what came before it is committed.
+func TestHeartbeatIsAReceipt(t *testing.T) {
+	f := newFixture(t)
+	c, err := New(t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: plan.Defaults(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Attach("n1", kb.Boot{BootID: bootOne}, kb.Inventory{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := func() (numbers []uint64) {
+		for {
+			select {
+			case m := <-s.out:
+				if m.Heartbeat != 0 {
+					numbers = append(numbers, m.Heartbeat)
+				}
+			default:
+				return numbers
+			}
+		}
+	}
+	s.Report(kb.SwitchReport{Generation: 3, Progress: kb.ProgressLoaded})
+	s.Heartbeat(9)
+	if before := answered(); len(before) > 0 {
+		t.Errorf("answered before the commit: %v", before)
+	}
+	if err := c.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := answered(); !slices.Equal(after, []uint64{9}) {
+		t.Errorf("answered after the commit: %v", after)
+	}
+}
+
+// The last words of a boot and the next one come to the same pass: the kernel panicked, and was not reset while it loaded.
+func TestReportsBeforeTheNextBoot(t *testing.T) {
+	f := newFixture(t)
+	c, err := New(t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: plan.Defaults(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mitgcm := simKernel("mitgcm")
+	pending := kb.Pending{Kernel: mitgcm, Generation: 3, Token: "t", Progress: kb.ProgressLoading, Since: time.Now(), PrevBootID: bootOne}
+	c.records.nodes["n1"] = &kb.Node{Name: "n1", Boot: kb.Boot{BootID: bootOne}, Generation: 3, Desired: mitgcm.Ref(), Pending: &pending}
+	s, err := c.Attach("n1", kb.Boot{BootID: bootOne}, kb.Inventory{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Report(kb.SwitchReport{Generation: 3, Progress: kb.ProgressBooting})
+	s.Detach()
+	if _, err := c.Attach("n1", kb.Boot{BootID: "boot-of-n1-0002", BuildID: simKernel("stock").BuildID, Release: "6.1.0-stock"}, kb.Inventory{Architecture: "x86_64"}, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.records.nodes["n1"]; len(n.Faults) != 1 {
+		t.Errorf("faults %v, pending %+v", n.Faults, n.Pending)
 	}
 }
 

@@ -80,6 +80,7 @@ type Session struct {
 	sentGeneration uint64      // of the desired state sent last
 	sentAny        bool
 	sentRuns       string // the desired runs sent last; "" before the first
+	heartbeats     []uint64
 	out            chan Message
 	replaced       chan struct{}
 }
@@ -197,11 +198,9 @@ func (s *Session) Report(r kb.SwitchReport) {
 // Slurmd takes in the agent's report on its slurmd and its gate.
 func (s *Session) Slurmd(r kb.SlurmdReport) {
 	word := slurmdWord{r.Start, r.Running, r.Detail}
-	news, refused := false, len(r.Refusals)
+	news, refused := false, 0
 	s.update(func() {
-		if s.slurmd != nil {
-			refused -= len(s.controller.refusals[s.node])
-		}
+		s.controller.refusals[s.node], refused = withRefusals(s.controller.refusals[s.node], r.Refusals, s.controller.clock.Now())
 		news, s.slurmd = s.slurmd == nil || *s.slurmd != word, &word
 		if r.Running && !s.agent.Slurmd.Running {
 			s.controller.eagerForLocked(s.node)
@@ -209,13 +208,38 @@ func (s *Session) Slurmd(r kb.SlurmdReport) {
 		}
 		s.agent.Slurmd = plan.Slurmd{Start: r.Start, Running: r.Running, At: s.controller.clock.Now()}
 		s.agent.Told = r.Generation
-		s.controller.refusals[s.node] = r.Refusals
 	})
 	s.reportLog(news).Info("agent reports slurmd", "running", r.Running, "start", r.Start, "detail", r.Detail)
 	if refused > 0 {
 		last := r.Refusals[len(r.Refusals)-1]
 		s.reportLog(true).Warn("gate refused a job", "job", last.Job, "at", last.At, "cause", last.Cause)
 	}
+}
+
+// An agent knows the refusals of its own boot. Those before are kept for as long as slurmctld may take to show the drain
+// that follows.
+const (
+	refusalKept = 2 * time.Minute
+	maxRefusals = 8
+)
+
+// withRefusals adds what an agent reports to what is known, and counts what is new.
+func withRefusals(known, reported []kb.GateRefusal, now time.Time) (all []kb.GateRefusal, added int) {
+	has := func(list []kb.GateRefusal, r kb.GateRefusal) bool {
+		return slices.ContainsFunc(list, func(one kb.GateRefusal) bool { return one.Job == r.Job && one.At.Equal(r.At) })
+	}
+	for _, r := range known {
+		if now.Sub(r.At) < refusalKept && !has(reported, r) {
+			all = append(all, r)
+		}
+	}
+	for _, r := range reported {
+		if !has(known, r) {
+			added++
+		}
+	}
+	all = append(all, reported...)
+	return all[max(0, len(all)-maxRefusals):], added
 }
 
 // Ending takes in an epilog's query.
@@ -228,11 +252,14 @@ func (s *Session) Ending(query uint64, job uint32) {
 	})
 }
 
-// Heartbeat answers one that has a number: what came before it is taken in.
+// Heartbeat has the next pass answer one that has a number, once it has committed
+// what came before. An agent that has no answer asks again.
 func (s *Session) Heartbeat(number uint64) {
-	s.controller.mu.Lock()
-	defer s.controller.mu.Unlock()
-	s.send(Message{Heartbeat: number})
+	s.update(func() {
+		if len(s.heartbeats) < maxReports {
+			s.heartbeats = append(s.heartbeats, number)
+		}
+	})
 }
 
 // forgetReportsLocked drops the reports that a pass has taken in. The lock is held

@@ -150,6 +150,9 @@ func (d *decision) late(a *kb.Allocation) string {
 		state := "unknown to the broker"
 		if n := d.nodes[name]; n != nil {
 			state = n.Progress().String()
+			if d.in.Agents[name].Connected && n.Steady() && n.Runs(a.Kernel.Ref()) && d.in.Agents[name].Told < n.Generation {
+				state = "its gate does not know the job: see the agent's log"
+			}
 		}
 		text += fmt.Sprintf(" %s (%s)", name, state)
 	}

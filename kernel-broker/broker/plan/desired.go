@@ -205,7 +205,7 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 		return
 	}
 	if why := d.noReturn(n, kernel); why != "" {
-		d.fail(n, kb.FailureNode, kernel.Ref(), why)
+		d.fail(n, kb.FailureKernel, kernel.Ref(), why)
 		return
 	}
 	n.Generation++
@@ -215,10 +215,14 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref}
 }
 
-// noReturn is why a node that leaves stock for a kernel could not boot stock again; empty if nothing says so.
+// noReturn is why a node that leaves stock for a kernel could not boot stock again by kexec; empty if nothing says so, or a
+// rule has it return without one.
 func (d *decision) noReturn(n *kb.Node, kernel kb.Kernel) string {
 	stock, ok := d.in.Catalog.Stock()
 	if !ok || kernel.Ref().IsStock() || !n.Running.Ref.IsStock() {
+		return ""
+	}
+	if slices.ContainsFunc(d.in.Rules, func(r kb.HardwareRule) bool { return r.Matches(n.Name, n.Hardware, kernel.Ref()) }) {
 		return ""
 	}
 	if err := stock.CheckRoot(n.Inventory); err != nil {

@@ -478,13 +478,16 @@ func TestRootsAreCheckedBeforeTheBoot(t *testing.T) {
 		root                  string
 		stockBrings, itBrings bool
 		words                 string // of the refusal by the broker
+		rules                 []kb.HardwareRule
 	}{
-		"the kernel finds it":        {"", false, false, ""},
-		"both bring an initrd":       {"UUID=1", true, true, ""},
-		"stock could not return":     {"UUID=1", false, true, "the node could not return: kernel \"stock@1\": brings no initrd, and only one finds root=UUID=1"},
-		"the agent refuses the boot": {"UUID=1", true, false, ""},
+		"the kernel finds it":        {"", false, false, "", nil},
+		"both bring an initrd":       {"UUID=1", true, true, "", nil},
+		"stock could not return":     {"UUID=1", false, true, "the node could not return: kernel \"stock@1\": brings no initrd, and only one finds root=UUID=1", nil},
+		"it returns by a reboot":     {"UUID=1", false, true, "", []kb.HardwareRule{{Name: "r", Node: "n1", Kexec: kb.KexecNoReturn, By: kb.WayReboot}}},
+		"the agent refuses the boot": {"UUID=1", true, false, "", nil},
 	} {
 		w := steadyOnStock(t, "n1")
+		w.rules = c.rules
 		agent := w.agents["n1"]
 		agent.Inventory.InitrdRoot = c.root
 		w.agents["n1"] = agent
@@ -497,6 +500,9 @@ func TestRootsAreCheckedBeforeTheBoot(t *testing.T) {
 		w.catalog.stockInitrd = map[bool]string{true: "sha256:bb"}[c.stockBrings]
 		w.settle()
 		a, n := w.allocs[a.ID], w.nodes["n1"]
+		if c.words != "" && (!a.Hold || n.Drained) {
+			t.Errorf("%s: hold %v, drained %v: the node is good", name, a.Hold, n.Drained)
+		}
 		if begun := n.Pending != nil && a.Phase == kb.PhaseSwitching; begun != (c.words == "") || !strings.Contains(a.Reason, c.words) {
 			t.Errorf("%s: %s, %q, pending %+v", name, a.Phase, a.Reason, n.Pending)
 		}

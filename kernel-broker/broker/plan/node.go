@@ -9,11 +9,12 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// node takes in what the agent and slurmctld say of one node.
+// node takes in what the agent and slurmctld say of one node. Reports come first: the last ones of a boot may be here
+// together with the next boot, whose agent reports on nothing before it has a desired state.
 func (d *decision) node(n *kb.Node, agent Agent) {
+	d.reports(n, agent)
 	d.attest(n, agent)
 	d.power(n, agent)
-	d.reports(n, agent)
 	d.overdue(n, agent)
 	d.waiting(n)
 	d.gate(n, agent)
@@ -98,11 +99,14 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 	case kb.ProgressLoading:
 		if age > d.in.Config.LoadLimit {
 			cause := fmt.Sprintf("not loaded within %v", d.in.Config.LoadLimit)
-			if ref.IsStock() {
+			switch {
+			case ref.IsStock() && !agent.Connected:
+				d.lastResort(n, p.Kernel, p.Way, cause+", and its agent is silent")
+			case ref.IsStock():
 				d.returnFailed(n, p, cause)
-				return
+			default:
+				d.fail(n, kb.FailureNode, ref, cause)
 			}
-			d.fail(n, kb.FailureNode, ref, cause)
 		}
 	case kb.ProgressBooting:
 		if limit, late := d.patience(n, p); age > limit {
