@@ -64,18 +64,18 @@ func (a *app) admit(ctx context.Context, r *registration) (cleanUp func() error,
 	return remove, nil
 }
 
-// findReport takes the report beside the kernel where none is given.
-func (r *registration) findReport() error {
-	if r.report != "" {
-		return nil
-	}
-	beside := filepath.Join(filepath.Dir(r.kernel), catalog.ReportFile)
-	_, err := os.Stat(beside)
-	switch {
-	case err == nil:
-		r.report = beside
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
+// findBeside takes the report and the configuration beside the kernel where none is given.
+func (r *registration) findBeside() error {
+	for path, name := range map[*string]string{&r.report: catalog.ReportFile, &r.admitting.config: build.ConfigFile} {
+		beside := filepath.Join(filepath.Dir(r.kernel), name)
+		if *path != "" {
+			continue
+		}
+		if _, err := os.Stat(beside); err == nil {
+			*path = beside
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (r *registration) copyFiles(dir string) error {
 }
 
 func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
-	if err := r.findReport(); err != nil {
+	if err := r.findBeside(); err != nil {
 		return err
 	}
 	given := *r // for messages: users do not know the copies' names

@@ -56,7 +56,14 @@ func tunePage(p *page, o tune.Outcome) {
 		}
 		p.row(t.Fragment, t.Group, t.GivesUp, t.Result, change, t.Reason)
 	}
-	if len(o.Kept) == 0 {
+	if left := o.Left(); left > 0 {
+		p.line("\n%d proposals were not tried: the same command goes on with them.", left)
+	}
+	switch {
+	case !o.Measured():
+		p.line("\nNothing was measured.")
+		return
+	case len(o.Kept) == 0:
 		p.line("\nNo benefit: the recipe stays as it is.")
 		return
 	}
@@ -66,5 +73,5 @@ func tunePage(p *page, o tune.Outcome) {
 		p.line("No benefit with data on which nothing was chosen: the recipe stays as it is.")
 		return
 	}
-	p.line("For the recipe's overrides: [%s]", strings.Join(o.Kept, ", "))
+	p.line("For the recipe's overrides: [%s]", strings.Join(o.Overrides, ", "))
 }

@@ -50,10 +50,12 @@ func TestTunePage(t *testing.T) {
 		outcome tune.Outcome
 		want    string
 	}{
-		"kept": {tune.Outcome{Kept: []string{"tune-hz-100"}, Trials: trials, Change: -0.0123, Confirmed: confirmed},
-			"-1.2 % with the training data, -1.1 % with the test data (better: exact counts, and fewer).\nFor the recipe's overrides: [tune-hz-100]\n"},
+		"kept": {tune.Outcome{Kept: []string{"tune-hz-100"}, Overrides: []string{"cores", "tune-hz-100"}, Trials: trials, Change: -0.0123, Confirmed: confirmed},
+			"-1.2 % with the training data, -1.1 % with the test data (better: exact counts, and fewer).\nFor the recipe's overrides: [cores, tune-hz-100]\n"},
 		"not confirmed": {tune.Outcome{Kept: []string{"tune-hz-100"}, Trials: trials, Confirmed: &tune.Confirmation{Standing: verdict.Worse}}, "No benefit with data on which nothing was chosen"},
-		"nothing kept":  {tune.Outcome{Trials: trials[1:]}, "\nNo benefit: the recipe stays as it is.\n"},
+		"nothing kept":  {tune.Outcome{Trials: append([]tune.Trial{{Result: tune.NoGain, Change: new(0.01)}}, trials[1:]...)}, "\nNo benefit: the recipe stays as it is.\n"},
+		"nothing tried": {tune.Outcome{Trials: append([]tune.Trial{{Result: tune.NotTried}}, trials[1:]...)},
+			"\n1 proposals were not tried: the same command goes on with them.\n\nNothing was measured.\n"},
 	} {
 		got := text(c.outcome)
 		if !strings.Contains(got, c.want) || !strings.Contains(got, "tune-no-zeroing") {

@@ -243,7 +243,7 @@ func diskRoom(l *look) {
 			least = min(d.Size/20, 2<<30)
 		}
 		if d.Free < least {
-			l.warn(d.Path, fmt.Sprintf("%d MiB are free, %d should be", d.Free>>20, least>>20), "make room on that disk, or give the folder another one")
+			l.warn(d.Path, fmt.Sprintf("%d MiB are free, %d should be", d.Free>>20, least>>20), "make room on that disk, or mount another one there (another folder needs ReadWritePaths= in a drop-in of the unit, too)")
 		}
 	}
 }

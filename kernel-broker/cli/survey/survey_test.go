@@ -221,7 +221,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A compute node has no client.yaml: its agent's settings reach the broker.
+// A compute node has no client.yaml, or its package's: its agent's settings reach the broker.
 func TestNodeSettings(t *testing.T) {
 	dir := t.TempDir()
 	s := &surveyor{Options: Options{Config: dir + "/client.yaml"}, client: client.DefaultConfig(), site: &doctor.Site{}}
@@ -237,7 +237,11 @@ func TestNodeSettings(t *testing.T) {
 	if c := s.nodeSettings(); c == nil || c.Trust.CA != "" {
 		t.Errorf("without TLS: %+v", c)
 	}
-	write(t, s.Config, "", 0o644)
+	write(t, s.Config, "", 0o644) // as the package leaves it
+	if c := s.nodeSettings(); c == nil || c.Broker != "front:7440" {
+		t.Errorf("with the package's client.yaml: %+v", c)
+	}
+	s.client.Broker = "front:7440"
 	if s.nodeSettings() != nil {
 		t.Error("client.yaml does not count")
 	}

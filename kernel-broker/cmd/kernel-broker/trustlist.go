@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
@@ -27,6 +28,9 @@ func newSignatureCheck(c config, log *slog.Logger) (func(kb.Kernel, []byte) erro
 			return err
 		}
 		_, err = signing.Verify(envelope, trust, k, signing.Memory{}, time.Now())
+		if errors.Is(err, signing.ErrUnsigned) && k.Ref().IsStock() && len(k.Arguments) == 0 {
+			return nil // the nodes take it where it is a file of their own
+		}
 		return err
 	}, nil
 }

@@ -63,6 +63,19 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.err)
 		}
 	}
+	checkSignature, err := newSignatureCheck(config{TrustList: list}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stock := k
+	stock.Profile = kb.StockProfile
+	if err := checkSignature(stock, nil); err != nil {
+		t.Errorf("stock, none: %v", err)
+	}
+	stock.Arguments = []string{"quiet"}
+	if err := checkSignature(stock, nil); !errors.Is(err, signing.ErrUnsigned) {
+		t.Errorf("stock with arguments, none: %v", err)
+	}
 	if _, err := newSignatureCheck(config{TrustList: list + "x"}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a list that is not there passes")
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -46,7 +47,7 @@ func Tune(ctx context.Context, r TuneRequest) (tune.Outcome, error) {
 	if recipe.Workload == "" {
 		return tune.Outcome{}, fmt.Errorf("kernel %q: its recipe names no workload to measure by: %w", recipe.Name, kb.ErrFailedPrecondition)
 	}
-	proposals, err := r.proposals()
+	proposals, groups, err := r.proposals()
 	if err != nil {
 		return tune.Outcome{}, err
 	}
@@ -54,7 +55,7 @@ func Tune(ctx context.Context, r TuneRequest) (tune.Outcome, error) {
 	rules.UnequalMitigations = policy.Mitigations == site.Any
 	began, tried := time.Now(), 0
 	search := tune.Search{
-		Proposals: proposals, InRecipe: slices.Concat(recipe.Fragments, recipe.Overrides), MayGiveUp: policy.MayGiveUp, Rules: rules,
+		Proposals: proposals, InRecipe: slices.Concat(recipe.Fragments, recipe.Overrides), Overrides: recipe.Overrides, Groups: groups, MayGiveUp: policy.MayGiveUp, Rules: rules,
 		Ask:  r.ask,
 		More: func() bool { return r.Budget == 0 || time.Since(began) < r.Budget },
 		Say: func(t tune.Trial) {
@@ -65,13 +66,33 @@ func Tune(ctx context.Context, r TuneRequest) (tune.Outcome, error) {
 	return search.Run(ctx)
 }
 
-// proposals of the catalog that the request wants.
-func (r TuneRequest) proposals() ([]tune.Proposal, error) {
+// proposals of the catalog that the request wants, and the groups of all. A mistake in
+// a fragment shows here, and not when its turn comes.
+func (r TuneRequest) proposals() (wanted []tune.Proposal, groups map[string]string, err error) {
 	all, err := tune.Load(r.Options.Catalog)
-	if err != nil || len(r.Only) == 0 {
-		return all, err
+	if err != nil {
+		return nil, nil, err
 	}
-	var wanted []tune.Proposal
+	groups = map[string]string{}
+	for _, p := range all {
+		groups[p.Fragment] = p.Group
+	}
+	if wanted, err = r.named(all); err != nil {
+		return nil, nil, err
+	}
+	for _, p := range wanted {
+		if _, err := kconfig.ReadFragment(filepath.Join(r.Options.Catalog, "fragments", p.Fragment+".config")); err != nil {
+			return nil, nil, fmt.Errorf("proposal %q: %w", p.Fragment, err)
+		}
+	}
+	return wanted, groups, nil
+}
+
+// named are those that --only names, in its order; all where it names none.
+func (r TuneRequest) named(all []tune.Proposal) (wanted []tune.Proposal, err error) {
+	if len(r.Only) == 0 {
+		return all, nil
+	}
 	for _, name := range r.Only {
 		i := slices.IndexFunc(all, func(p tune.Proposal) bool { return p.Fragment == name })
 		if i < 0 {

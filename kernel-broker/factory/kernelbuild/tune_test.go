@@ -4,6 +4,9 @@ package kernelbuild
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -12,17 +15,26 @@ import (
 func TestProposalsThatAreAskedFor(t *testing.T) {
 	var r TuneRequest
 	r.Options.Catalog = "../../../catalog"
-	all, err := r.proposals()
-	if err != nil || len(all) < 2 {
+	all, groups, err := r.proposals()
+	if err != nil || len(all) < 2 || len(groups) != len(all) {
 		t.Fatalf("%d proposals, %v", len(all), err)
 	}
 	r.Only = []string{all[1].Fragment, all[0].Fragment, all[1].Fragment}
-	some, err := r.proposals()
-	if err != nil || len(some) != 2 || some[0] != all[1] || some[1] != all[0] {
+	some, groups, err := r.proposals()
+	if err != nil || len(some) != 2 || len(groups) != len(all) || some[0] != all[1] || some[1] != all[0] {
 		t.Errorf("each once, in the order asked for: %+v, %v", some, err)
 	}
 	r.Only = []string{"none"}
-	if _, err := r.proposals(); !errors.Is(err, kb.ErrNotFound) {
+	if _, _, err := r.proposals(); !errors.Is(err, kb.ErrNotFound) {
 		t.Errorf("one that there is not: %v", err)
+	}
+	// A fragment that cannot be read ends no search after hours.
+	r.Only, r.Options.Catalog = nil, t.TempDir()
+	text := "proposals: [{fragment: ghost, title: There is none}]\n"
+	if err := os.WriteFile(filepath.Join(r.Options.Catalog, "proposals.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.proposals(); err == nil || !strings.Contains(err.Error(), `proposal "ghost"`) {
+		t.Errorf("one without its fragment: %v", err)
 	}
 }

@@ -54,7 +54,7 @@ func (f Factory) SourceInputs() (Inputs, error) {
 }
 
 func (f Factory) Configure(ctx context.Context, variant build.Variant, slim string, w *graph.Work) error {
-	return f.builder(w).Configure(ctx, f.Plan, build.ConfigureInput{Variant: variant, Slim: slim}, w.Dir)
+	return blamed(f.builder(w).Configure(ctx, f.Plan, build.ConfigureInput{Variant: variant, Slim: slim}, w.Dir))
 }
 
 func (f Factory) ConfigureInputs(variant build.Variant) (Inputs, error) {
@@ -72,7 +72,11 @@ func (f Factory) Compile(ctx context.Context, variant build.Variant, config, pro
 	var build *build.BuildError
 	if errors.As(err, &build) && ctx.Err() == nil {
 		// The graph shows the log's end, in which that of the build is.
-		return fmt.Errorf("kernel %q: make %s: %w", f.Plan.Recipe.Name, build.Target, build.Err)
+		failed := fmt.Errorf("kernel %q: make %s: %w", f.Plan.Recipe.Name, build.Target, build.Err)
+		if brokenBuild(ctx, err) == nil || strings.Contains(build.Tail, killed) {
+			return failed
+		}
+		return unbuildable{failed, complaint(build.Tail)}
 	}
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,21 +50,39 @@ func plainFault(ctx context.Context, err error) error {
 		return &found[0]
 	}
 	var step *graph.StepError
-	if ctx.Err() != nil || !errors.As(err, &step) || step.Full != "" || step.Step != "config" && step.Step != "plain" {
-		return err
+	var fault Fault
+	if ctx.Err() == nil && errors.As(err, &step) && step.Full == "" && json.Unmarshal(step.Detail, &fault) == nil && fault.Stage == stageBuild {
+		return &fault
 	}
-	return &Fault{Stage: stageBuild, Reason: unbuilt(step), err: err}
+	return err
 }
 
-// unbuilt says in a line why a configuration makes no kernel.
-func unbuilt(step *graph.StepError) string {
-	var lost *kconfig.LostError
-	if errors.As(step, &lost) {
-		var options []string
-		for _, one := range lost.Lost {
-			options = append(options, one.Option.String())
-		}
-		return "kconfig does not take " + strings.Join(options, ", ")
-	}
-	return complaint(step.Text + "\n" + step.Tail)
+// unbuildable is an error of a step that the configuration is to blame for, wherever
+// the step ran; all else that ends one (a job that was cancelled, a missing tool, the
+// system's lack of memory) is nobody's.
+type unbuildable struct {
+	error
+	reason string
 }
+
+// Unwrap gives the error.
+func (u unbuildable) Unwrap() error { return u.error }
+
+// Detail implements graph.Detailed.
+func (u unbuildable) Detail() any { return Fault{Stage: stageBuild, Reason: u.reason} }
+
+// blamed marks an error of the configuration's.
+func blamed(err error) error {
+	var lost *kconfig.LostError
+	if !errors.As(err, &lost) {
+		return err
+	}
+	var options []string
+	for _, one := range lost.Lost {
+		options = append(options, one.Option.String())
+	}
+	return unbuildable{err, "kconfig does not take " + strings.Join(options, ", ")}
+}
+
+// killed is what a compiler's driver says when the system has killed the compiler.
+const killed = "Killed signal terminated program"

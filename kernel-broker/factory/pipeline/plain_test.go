@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
@@ -58,10 +59,13 @@ func TestFaultOfAConfiguration(t *testing.T) {
 		err   error
 		fault string // empty: the error itself
 	}{
-		"kconfig":        {"configure plain", lost, "there is no such kernel: kconfig does not take CONFIG_MEMCG=y"},
-		"compiler":       {"compile plain", errors.New("kernel: make bzImage: exit status 2\nmm/x.c:1: error: no such thing"), "there is no such kernel: mm/x.c:1: error: no such thing"},
+		"kconfig":        {"configure plain", blamed(lost), "there is no such kernel: kconfig does not take CONFIG_MEMCG=y"},
+		"compiler":       {"compile plain", unbuildable{errors.New("kernel: make bzImage: exit status 2"), "mm/x.c:1: error: no such thing"}, "there is no such kernel: mm/x.c:1: error: no such thing"},
 		"boot":           {"boot", panicked, "the kernel does not boot: kernel panic"},
 		"hang":           {"boot", &vm.BootError{Reason: vm.ReasonHang}, "the kernel does not boot: no end"},
+		"node lost":      {"compile plain", &graph.JobError{Job: "7", State: "NODE_FAIL"}, ""},
+		"no slurmctld":   {"configure plain", errors.New("sbatch: error: Unable to contact slurm controller"), ""},
+		"other inputs":   {"compile plain", errors.New("this machine has other inputs than the one that asks"), ""},
 		"no source":      {"source", errors.New("no such package"), ""},
 		"no emulator":    {"boot", errors.New("qemu: not found"), ""},
 		"disk full":      {"compile plain", fmt.Errorf("make: %w", syscall.ENOSPC), ""},

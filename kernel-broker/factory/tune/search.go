@@ -59,10 +59,12 @@ func (t Trial) Words() string {
 
 // Outcome of a search.
 type Outcome struct {
-	// Kept are the fragments for the recipe's overrides, in the order in which
-	// they were kept.
+	// Kept are the fragments that won, in the order in which they were kept.
 	Kept   []string `json:"kept"`
 	Trials []Trial  `json:"trials"`
+	// Overrides are what the recipe's overrides should be: its own and what was
+	// kept. Empty where that is not confirmed.
+	Overrides []string `json:"overrides,omitempty"`
 	// Change of the training data by all that was kept, against the recipe's
 	// plain kernel.
 	Change float64 `json:"change"`
@@ -94,8 +96,12 @@ type Ask func(ctx context.Context, fragments []string, test bool) (Answer, error
 // Search tries proposals.
 type Search struct {
 	Proposals []Proposal
-	// InRecipe are fragments that the recipe has already.
-	InRecipe []string
+	// InRecipe are the fragments that the recipe has already, and Overrides its own
+	// overrides among them.
+	InRecipe, Overrides []string
+	// Groups are the proposals' groups by fragment, also of those that are not
+	// tried.
+	Groups map[string]string
 	// MayGiveUp is what the site allows.
 	MayGiveUp []site.Loss
 	Rules     verdict.Rules
@@ -142,7 +148,34 @@ func (s *Search) Run(ctx context.Context) (Outcome, error) {
 	}
 	s.outcome.Change = whole.Change
 	s.outcome.Confirmed, err = s.confirm(ctx)
+	if err == nil && s.outcome.Confirmed.Standing == verdict.Better {
+		s.outcome.Overrides = slices.Concat(s.Overrides, s.outcome.Kept)
+	}
 	return s.outcome, err
+}
+
+// Measured reports whether anything was found out of the proposals.
+func (o Outcome) Measured() bool {
+	return slices.ContainsFunc(o.Trials, func(t Trial) bool { return t.Change != nil })
+}
+
+// Left counts the proposals that were not tried for want of time.
+func (o Outcome) Left() (count int) {
+	for _, t := range o.Trials {
+		if t.Result == NotTried {
+			count++
+		}
+	}
+	return count
+}
+
+// has is the member of the proposal's group that the recipe has, or empty.
+func (s *Search) has(p Proposal) string {
+	i := slices.IndexFunc(s.InRecipe, func(name string) bool { return p.Group != "" && s.Groups[name] == p.Group })
+	if i < 0 {
+		return ""
+	}
+	return s.InRecipe[i]
 }
 
 func (s *Search) try(ctx context.Context, p Proposal) (Trial, error) {
@@ -150,6 +183,9 @@ func (s *Search) try(ctx context.Context, p Proposal) (Trial, error) {
 	switch {
 	case slices.Contains(s.InRecipe, p.Fragment):
 		t.Result = InRecipe
+		return t, nil
+	case s.has(p) != "":
+		t.Result, t.Reason = InRecipe, fmt.Sprintf("has %s of this group: take that out of it to try this one", s.has(p))
 		return t, nil
 	case p.GivesUp != "" && !slices.Contains(s.MayGiveUp, p.GivesUp):
 		t.Result, t.Reason = NotAllowed, fmt.Sprintf("gives up %s: the site does not say so under may_give_up", p.GivesUp)

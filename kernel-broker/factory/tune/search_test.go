@@ -103,6 +103,23 @@ func TestOneOfAGroupIsKept(t *testing.T) {
 	}
 }
 
+// What the recipe has stays: another one of its group would be measured beside it.
+func TestGroupsOfTheRecipe(t *testing.T) {
+	k := &kernels{factor: map[string]float64{"fast": 0.5, "a": 0.9}}
+	s := search(k, Proposal{Fragment: "fast", Group: "g"}, Proposal{Fragment: "a"})
+	s.InRecipe, s.Overrides, s.Groups = []string{"base", "slow", "cores"}, []string{"cores"}, map[string]string{"slow": "g", "fast": "g", "a": ""}
+	o, err := s.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := results(o); got != "fast in the recipe, a kept" || !strings.Contains(o.Trials[0].Reason, "has slow of this group") {
+		t.Errorf("%s: %+v", got, o)
+	}
+	if !slices.Equal(o.Overrides, []string{"cores", "a"}) || slices.Contains(k.asked, "fast") {
+		t.Errorf("overrides %q, asked for %q", o.Overrides, k.asked)
+	}
+}
+
 func TestWhatIsNotTried(t *testing.T) {
 	k := &kernels{factor: map[string]float64{"a": 0.9, "d": 0.9}, fault: map[string]string{"broken": "the kernel does not boot: panic"},
 		mitigations: map[string][]string{"open": {"meltdown: Vulnerable"}}}
