@@ -115,7 +115,8 @@ srun /emulated/record
 echo ready >>signals
 while :; do sleep 0.1; done
 `)
-	id := c.Sbatch("alice", "0", "-N1", profile, "--time=1", "--signal=B:USR2@45", "trap.sh")
+	// Slurm sends it up to half a minute early, and here not before the traps are set.
+	id := c.Sbatch("alice", "0", "-N1", profile, "--time=2", "--signal=B:USR2@75", "trap.sh")
 	c.Wait(limit, "the job's traps", func() bool { return c.Read("alice", "signals") == "ready" }, func() string { return c.State(id) })
 	c.Must("alice", "scancel", "--signal=USR1", "--batch", id)
 	c.Wait(limit, "the signal", func() bool { return strings.Contains(c.Read("alice", "signals"), "usr1") })
