@@ -21,7 +21,7 @@ type Inventory struct {
 	RootDevice      string `json:"root_device"`
 	RootFilesystem  string `json:"root_filesystem"`
 	// InitrdRoot is the node's root argument where the kernel alone does not find it (UUID=, /dev/mapper/...) and the node
-	// has no initrd of its own; empty otherwise.
+	// has no initrd of its own; empty otherwise. Other characters than a device's are dashes.
 	InitrdRoot string   `json:"initrd_root,omitempty"`
 	Drivers    []string `json:"drivers"`
 	// Hardware is as the running kernel shows it; empty from an agent that does not report it.
@@ -48,7 +48,7 @@ func (i Inventory) Validate() error {
 	if !plainName(strings.ReplaceAll(i.RootDevice, "/", ""), maxRootDevice) {
 		return fmt.Errorf("root device %.80q: %w", i.RootDevice, ErrInvalid)
 	}
-	if len(i.InitrdRoot) > maxRootDevice || strings.ContainsFunc(i.InitrdRoot, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !plainName(strings.ReplaceAll(i.InitrdRoot, "/", ""), maxRootDevice) || len(i.InitrdRoot) > maxRootDevice {
 		return fmt.Errorf("root argument %.80q: %w", i.InitrdRoot, ErrInvalid)
 	}
 	if err := i.Hardware.Validate(); err != nil {

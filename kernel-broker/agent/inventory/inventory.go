@@ -132,14 +132,14 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 
 // plain is a root argument as the broker takes it.
 func plain(root string) string {
-	root = strings.Map(func(r rune) rune {
-		if r <= ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, root)
+	root = otherThanPlain.ReplaceAllString(root, "-")
+	if start := strings.TrimLeft(root, "/"); strings.HasPrefix(start, "-") || strings.HasPrefix(start, ".") {
+		root = "~" + root
+	}
 	return root[:min(len(root), maxRoot)]
 }
+
+var otherThanPlain = regexp.MustCompile(`[^a-zA-Z0-9._+~:@=/-]`)
 
 // maxRoot is the broker's limit.
 const maxRoot = 256

@@ -114,7 +114,7 @@ func TestRootArgumentsFit(t *testing.T) {
 	m := newMachine(t)
 	m.virtio()
 	m.mounts(disk1)
-	for root, want := range map[string]string{`root="LABEL=my root"`: "LABEL=my?root", "root=LABEL=w\u00fcrzel": "LABEL=w?rzel", "root=nfs:" + strings.Repeat("x", 300): "nfs:" + strings.Repeat("x", 252)} {
+	for root, want := range map[string]string{`root="LABEL=my root"`: "LABEL=my-root", "root=LABEL=w\u00fcrzel": "LABEL=w-rzel", "root=../x": "~../x", "root=-LABEL": "~-LABEL", "root=nfs:" + strings.Repeat("x", 300): "nfs:" + strings.Repeat("x", 252)} {
 		m.file(m.proc, "cmdline", "ro "+root+" quiet\n")
 		if got := m.read(); got.InitrdRoot != want || got.Validate() != nil {
 			t.Errorf("%s: %q, %v", root, got.InitrdRoot, got.Validate())

@@ -565,7 +565,8 @@ type Inventory struct {
 	// not report it.
 	Hardware *Hardware `protobuf:"bytes,9,opt,name=hardware,proto3" json:"hardware,omitempty"`
 	// The node's root argument where only an initrd finds it and the node has none
-	// of its own; empty otherwise.
+	// of its own; empty otherwise. Other characters than letters, digits and
+	// ._+~:@=/- are dashes.
 	InitrdRoot    string `protobuf:"bytes,10,opt,name=initrd_root,json=initrdRoot,proto3" json:"initrd_root,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

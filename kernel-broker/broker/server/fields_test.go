@@ -71,6 +71,7 @@ const (
 var allowed = map[string][]string{
 	"ApplyProfile.profile.versions.kernel.arguments": {"../../etc/passwd", "/etc/passwd", "..", "%s%n", "{node}", "*"},
 	"Connect.hello.inventory.root_device":            {"/etc/passwd"},
+	"Connect.hello.inventory.initrd_root":            {"/etc/passwd"},
 	"ApplyProfile.request_id":                        words,
 	"PromoteVersion.request_id":                      words,
 	"QuarantineVersion.request_id":                   words,
