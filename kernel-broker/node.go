@@ -88,6 +88,20 @@ func (k Kernel) CheckFits(inventory Inventory) error {
 	return nil
 }
 
+// PlainRoot makes a root argument one that Validate accepts: each other character becomes a dash.
+func PlainRoot(root string) string {
+	root = strings.Map(func(r rune) rune {
+		if r == '/' || plainName("x"+string(r), 2) {
+			return r
+		}
+		return '-'
+	}, root)
+	if !plainName(strings.ReplaceAll(root, "/", ""), len(root)) {
+		root = "~" + root // it begins like an option or a hidden file
+	}
+	return root[:min(len(root), maxRootDevice)]
+}
+
 // CheckRoot refuses a kernel that would not find the node's root.
 func (k Kernel) CheckRoot(inventory Inventory) error {
 	if inventory.InitrdRoot == "" || k.InitrdDigest != "" {

@@ -102,7 +102,7 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	}
 	arguments := proof.Split(string(line))
 	if named := proof.Value(arguments, "root"); !kernelFinds(named) {
-		found.InitrdRoot = plain(named)
+		found.InitrdRoot = kb.PlainRoot(named)
 	}
 	top, ok := at(mounts, "/")
 	if !ok {
@@ -129,20 +129,6 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	more, err := disk(sys, name)
 	return append(drivers, more...), err
 }
-
-// plain is a root argument as the broker takes it.
-func plain(root string) string {
-	root = otherThanPlain.ReplaceAllString(root, "-")
-	if start := strings.TrimLeft(root, "/"); strings.HasPrefix(start, "-") || strings.HasPrefix(start, ".") {
-		root = "~" + root
-	}
-	return root[:min(len(root), maxRoot)]
-}
-
-var otherThanPlain = regexp.MustCompile(`[^a-zA-Z0-9._+~:@=/-]`)
-
-// maxRoot is the broker's limit.
-const maxRoot = 256
 
 // kernelFinds reports whether a kernel finds a root by itself: by the name that it gives a device, its number, or what the
 // partition table says. For anything else an initrd is needed: UUID= and LABEL= of a file system, logical volumes, links.

@@ -104,10 +104,11 @@ func ParseConfig(name string, text []byte) (Config, error) {
 // Proof returns dial options that authenticate calls to an address; none on the broker's host, where the socket
 // suffices. encoder creates an encoder for a munged's socket.
 func (c Config) Proof(address string, encoder func(socket string) Encoder) []grpc.DialOption {
-	if _, _, err := target(address); err != nil || Local(address) || c.Munge == "" || encoder == nil {
+	all, err := forms(address)
+	if err != nil || !slices.ContainsFunc(all, onNetwork) || c.Munge == "" || encoder == nil {
 		return nil
 	}
-	return prover{encoder(c.Munge), cmp.Or(c.Trust.Cluster, defaultCluster), slices.ContainsFunc(anybroker.Split(address), Local)}.options()
+	return prover{encoder(c.Munge), cmp.Or(c.Trust.Cluster, defaultCluster), slices.ContainsFunc(all, onHost)}.options()
 }
 
 // defaultCluster is broker.yaml's default cluster name.
@@ -133,7 +134,7 @@ func (c Config) validate() error {
 	for key, path := range map[string]string{"slurm_conf": c.SlurmConf, "log_file": c.LogFile, "reboot_program": c.RebootProgram, "ca": c.Trust.CA} {
 		refuse(path != "" && !filepath.IsAbs(path), key, "%q is not an absolute path", path)
 	}
-	_, _, err := target(c.Broker)
+	_, err := forms(c.Broker)
 	refuse(err != nil, "broker", "%v", err)
 	refuse(c.BrokerWait < 0 || c.BrokerWait > c.PrologLimit, "broker_wait", "%v is not within 0s and prolog_limit (%v)", c.BrokerWait, c.PrologLimit)
 	refuse(c.PrologLimit < time.Second || c.PrologLimit > 24*time.Hour, "prolog_limit", "%v is not within 1s to 24h", c.PrologLimit)
@@ -165,29 +166,39 @@ const maxReceive = 32 << 20
 
 // Local reports whether a broker's address is a socket of this host; of several, whether all are.
 func Local(address string) bool {
-	for _, one := range anybroker.Split(address) {
-		if form, err := canonical(one); err != nil || !strings.HasPrefix(form, "unix:") {
-			return false
-		}
-	}
-	return true
+	all, err := forms(address)
+	return err == nil && !slices.ContainsFunc(all, onNetwork)
 }
 
-// target returns gRPC's target of an address, or of several with commas.
-func target(address string) (string, []grpc.DialOption, error) {
-	addresses := anybroker.Split(address)
-	for i, one := range addresses {
-		form, err := canonical(one)
-		if err != nil {
-			return "", nil, err
+// forms are an address, or several with commas, in gRPC's form.
+func forms(address string) ([]string, error) {
+	all := anybroker.Split(address)
+	for i, one := range all {
+		var err error
+		if all[i], err = canonical(one); err != nil {
+			return nil, err
 		}
-		if len(addresses) == 1 {
-			return form, nil, nil
-		}
-		addresses[i] = strings.TrimPrefix(form, "dns:///")
 	}
-	form, options := anybroker.Target(addresses)
-	return form, options, nil
+	return all, nil
+}
+
+func onHost(form string) bool    { return strings.HasPrefix(form, "unix:") }
+func onNetwork(form string) bool { return !onHost(form) }
+
+// target returns gRPC's target of an address, or of several.
+func target(address string) (string, []grpc.DialOption, error) {
+	all, err := forms(address)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(all) == 1 {
+		return all[0], nil, nil
+	}
+	for i := range all {
+		all[i] = strings.TrimPrefix(all[i], "dns:///")
+	}
+	to, options := anybroker.Target(all)
+	return to, options, nil
 }
 
 // canonical converts one address (unix:///path, /path, or host:port) to gRPC's form.
@@ -210,11 +221,11 @@ func canonical(address string) (string, error) {
 // Dial returns a connection to the broker. It does not wait: the first call fails if the broker is away, and a lost
 // connection is restored within a second of its return.
 func Dial(address string, trust Trust, more ...grpc.DialOption) (*grpc.ClientConn, error) {
-	form, several, err := target(address)
+	to, several, err := target(address)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(form, append(append([]grpc.DialOption{
+	conn, err := grpc.NewClient(to, slices.Concat([]grpc.DialOption{
 		grpc.WithTransportCredentials(trust.transport()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
 		grpc.WithChainUnaryInterceptor(retry),
@@ -227,7 +238,7 @@ func Dial(address string, trust Trust, more ...grpc.DialOption) (*grpc.ClientCon
 		// A proxy for the web is no way to the broker.
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
-	}, several...), more...)...)
+	}, several, more)...)
 	if err != nil {
 		return nil, fmt.Errorf("broker at %s: %w", address, err)
 	}

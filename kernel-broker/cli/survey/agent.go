@@ -77,10 +77,10 @@ func (s *surveyor) askAgent(ctx context.Context, a *doctor.Agent) {
 	}
 }
 
-// nodeSettings reach the broker from a compute node as its agent does; nil where the host has a client.yaml.
+// nodeSettings reach the broker from a compute node as its agent does; nil where client.yaml names one on the network.
 func (s *surveyor) nodeSettings() *client.Config {
-	// The package brings a client.yaml that names this host's socket, which a node has not.
-	if a := s.site.Agent.Value; a == nil || a.Error != "" || exists(s.Config) && !client.Local(s.client.Broker) {
+	// Without the file, and in the package's, it is this host's socket, which a node has not.
+	if a := s.site.Agent.Value; a == nil || a.Error != "" || !client.Local(s.client.Broker) {
 		return nil
 	}
 	c, paths := s.agentConfig, nodePaths(s.agentConfig)

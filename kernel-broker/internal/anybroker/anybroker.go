@@ -21,7 +21,7 @@ func Split(list string) []string {
 	return addresses
 }
 
-// scheme of the targets. gRPC has a name for each list of a connection.
+// scheme of the targets.
 const scheme = "brokers"
 
 // Target returns what grpc.NewClient dials the addresses by: in their order, each a quarter of a second after the one

@@ -39,6 +39,27 @@ func (c cluster) serves(host string) bool {
 	return false
 }
 
+// bothGoOn has the job in its switch and the one that runs end, each on its kernel.
+func (c cluster) bothGoOn(id, running string, goOn func()) {
+	c.T.Helper()
+	goOn()
+	c.completed(id)
+	c.ran("alice", id, "mitgcm", 1)
+	c.LetGo("alice", running)
+	c.completed(running)
+	c.ran("alice", running, "mitgcm", 1)
+	c.home()
+}
+
+// nextJob runs a job on two nodes.
+func (c cluster) nextJob() {
+	c.T.Helper()
+	last := c.Sbatch("alice", "0", "-N2", profile)
+	c.completed(last)
+	c.ran("alice", last, "mitgcm", 2)
+	c.home()
+}
+
 // stateSaved is longer than slurmctld leaves a change unsaved.
 const stateSaved = 7 * time.Second
 
@@ -66,19 +87,10 @@ func TestBackupController(t *testing.T) {
 	c.Wait(limit, "the backup's takeover", func() bool {
 		return !c.serves("front") && c.Try("root", "squeue").Exit == 0
 	}, func() string { return c.Try("root", "scontrol", "ping").Stdout })
-	goOn()
-	c.completed(id)
-	c.ran("alice", id, "mitgcm", 1)
-	c.LetGo("alice", running)
-	c.completed(running)
-	c.ran("alice", running, "mitgcm", 1)
-	c.home()
+	c.bothGoOn(id, running, goOn)
 	c.plain("n1")
 	c.plain("n2")
-	last := c.Sbatch("alice", "0", "-N2", profile)
-	c.completed(last)
-	c.ran("alice", last, "mitgcm", 2)
-	c.home()
+	c.nextJob()
 }
 
 // The broker dies while a node switches and while a job runs. The one that waited on the host of a backup controller
@@ -91,17 +103,8 @@ func TestSecondBroker(t *testing.T) {
 	c.OK(c.Broker().Kill(c.Ctx))
 	c.Wait(limit, "the second broker to act", func() bool { return c.Try("root", "kernelctl", "health").Exit == 0 },
 		func() string { return c.Try("root", "kernelctl", "health").Stderr })
-	goOn()
-	c.completed(id)
-	c.ran("alice", id, "mitgcm", 1)
-	c.LetGo("alice", running)
-	c.completed(running)
-	c.ran("alice", running, "mitgcm", 1)
-	c.home()
-	last := c.Sbatch("alice", "0", "-N2", profile)
-	c.completed(last)
-	c.ran("alice", last, "mitgcm", 2)
-	c.home()
+	c.bothGoOn(id, running, goOn)
+	c.nextJob()
 	text, err := os.ReadFile(c.Standby().Log())
 	c.OK(err)
 	proven := regexp.MustCompile(`uid=\d+ by=munge from="10\.99\.0\.1:\d+, .*" action=\S+ .*via=EnsureKernel allowed=true`)
