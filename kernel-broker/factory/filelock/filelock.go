@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -58,19 +59,43 @@ func Try(path string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
+	if err := flock(file, unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+	}
+	return &Lock{file: file}, nil
+}
+
+// Held reports whether somebody holds the lock. It makes nothing and needs only
+// the right to read, and holds up for a moment who takes the lock just then.
+func Held(path string) (bool, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("lock: %w", err)
+	}
+	err = flock(file, unix.LOCK_SH)
+	_ = file.Close() // opened for reading only
+	if errors.Is(err, ErrHeld) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return false, nil
+}
+
+func flock(file *os.File, how int) error {
 	for {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
-			break
+		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
+		switch {
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return ErrHeld
+		case !errors.Is(err, unix.EINTR):
+			return err
 		}
 	}
-	if err == nil {
-		return &Lock{file: file}, nil
-	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = ErrHeld
-	}
-	return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
 }
 
 // File of the lock. A program that inherits it keeps the lock until it ends,

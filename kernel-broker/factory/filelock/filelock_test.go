@@ -38,6 +38,31 @@ func TestOneHolder(t *testing.T) {
 	second.Release()
 }
 
+func TestHeld(t *testing.T) {
+	dir := t.TempDir()
+	if held, err := Held(filepath.Join(dir, "new", "lock")); held || err != nil {
+		t.Errorf("where nothing is: %v, %v", held, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("who only asks made %v, %v", entries, err)
+	}
+	path := filepath.Join(dir, "lock")
+	lock, err := Try(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, err := Held(path); !held || err != nil {
+		t.Errorf("while it is held: %v, %v", held, err)
+	}
+	lock.Release()
+	if held, err := Held(path); held || err != nil {
+		t.Errorf("after its release: %v, %v", held, err)
+	}
+	if _, err := Held(filepath.Join(path, "lock")); err == nil {
+		t.Error("below a file no error")
+	}
+}
+
 func TestWhereNoLockCanBe(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {

@@ -152,11 +152,21 @@ func (s Store) Status(name, id string) (Status, error) {
 }
 
 func readStatus(dir string) (Status, error) {
-	// Asked before the status is read: a run that ends in between has said so.
-	lock, lockErr := filelock.Try(filepath.Join(dir, "lock"))
-	if lockErr == nil {
-		lock.Release()
+	status, err := parseStatus(dir)
+	if err != nil || status.State.Ended() {
+		return status, err
 	}
+	if held, err := filelock.Held(filepath.Join(dir, "lock")); held || err != nil {
+		return status, err
+	}
+	// It may have ended before the lock was asked for.
+	if status, err = parseStatus(dir); err == nil {
+		status.bury()
+	}
+	return status, err
+}
+
+func parseStatus(dir string) (Status, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "status.json"))
 	if err != nil {
 		return Status{}, err
@@ -165,22 +175,18 @@ func readStatus(dir string) (Status, error) {
 	if err := json.Unmarshal(text, &status); err != nil {
 		return Status{}, fmt.Errorf("status.json: %w", err)
 	}
-	switch {
-	case status.Format != statusFormat:
+	if status.Format != statusFormat {
 		return Status{}, fmt.Errorf("status.json: format %d, this program reads %d", status.Format, statusFormat)
-	case lockErr == nil:
-		status.bury()
-	case !errors.Is(lockErr, filelock.ErrHeld):
-		return Status{}, lockErr
 	}
 	return status, nil
 }
 
 // bury calls killed what is said to run and does not.
 func (s *Status) bury() {
-	if !s.State.Ended() {
-		s.State = Killed
+	if s.State.Ended() {
+		return
 	}
+	s.State = Killed
 	for i := range s.Steps {
 		if state := s.Steps[i].State; state == Running || state == Following || state == Queued {
 			s.Steps[i].State = Killed
