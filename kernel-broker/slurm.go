@@ -25,6 +25,8 @@ type SlurmJob struct {
 	Priority  uint64
 	Partition string
 	Reason    string
+	// Tier is the highest PriorityTier of its partitions, which counts before the priority. Read with the comments.
+	Tier uint32
 	// Reboot: the job requested a boot of its nodes, as every job with a profile does.
 	Reboot bool
 	// Requeue: Slurm puts the job back into the queue when a node fails.
@@ -80,6 +82,9 @@ func (j SlurmJob) Pending() bool {
 
 // Before is the order in which Slurm considers jobs that wait.
 func (j SlurmJob) Before(other SlurmJob) bool {
+	if j.Tier != other.Tier {
+		return j.Tier > other.Tier
+	}
 	if j.Priority != other.Priority {
 		return j.Priority > other.Priority
 	}

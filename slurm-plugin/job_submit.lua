@@ -353,8 +353,10 @@ end
 
 --[[
 Refuses changes after which a job could run on a kernel it did not request:
-sharing the nodes, expanding jobs, and using nodes kept for another job. The user
-may change everything else (time, partition, hold, requeue, priority). slurmctld
+sharing the nodes, expanding jobs, and using nodes kept for another job; and of
+whether the job may be requeued: the broker needs that while the nodes boot, and
+then sets again what was asked for at submit. The user may change everything else
+(time, partition, hold, priority). slurmctld
 lets only administrators change whether the nodes boot; the broker is one of
 them, and does so for a job whose nodes it kept.
 ]]
@@ -375,6 +377,13 @@ function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
 		return refuse_change(job_rec, modify_uid, NOT_SUPPORTED,
 			"a job with a kernel profile needs whole nodes: " ..
 			"OverSubscribe cannot be turned on")
+	end
+	-- The broker, and an administrator, are another user.
+	if is_set(job_desc.requeue) and modify_uid ~= 0 and
+		modify_uid == job_rec.user_id then
+		return refuse_change(job_rec, modify_uid, NOT_SUPPORTED,
+			"whether a job with a kernel profile is requeued is said " ..
+			"at submit (--requeue, --no-requeue)")
 	end
 	if type(job_desc.partition) == "string" then
 		local partition = forced_sharing(job_desc, part_list)

@@ -288,12 +288,18 @@ end
 local profile, plain = job(env), job()
 is(modify(job(), profile), slurm.SUCCESS, "no change")
 is(modify({}, {}), slurm.SUCCESS, "nothing known")
-is(modify(job(nil, { requeue = 0 }), profile), slurm.SUCCESS, "requeue is the user's")
 is(modify(job(nil, { time_limit = 5, partition = "main" }), profile), slurm.SUCCESS,
 	"so are time and partition")
 is(modify(job(nil, { shared = 0, reboot = 1 }), profile), slurm.SUCCESS, "whole nodes")
 local NOT_SUPPORTED, DEPENDENCY = 2036, 2038
-profile.job_id = 77
+profile.job_id, profile.user_id, plain.user_id = 77, 1000, 1000
+for _, requeue in ipairs({ 0, 1 }) do
+	is(modify(job(nil, { requeue = requeue }), profile), NOT_SUPPORTED, "requeue is said at submit")
+	is(modify(job(nil, { requeue = requeue }), plain), slurm.SUCCESS, "of a plain job at any time")
+end
+profile.user_id = 1001
+is(modify(job(nil, { requeue = 0 }), profile), slurm.SUCCESS, "the broker, and an administrator, may")
+profile.user_id = 1000
 is(modify(job(nil, { shared = 1 }), profile), NOT_SUPPORTED, "no sharing")
 ok(said and said:find("OverSubscribe", 1, true), "which is said")
 ok(logged and logged:find("change of job 77 by user 1000 refused: a job with a kernel profile needs whole nodes", 1, true),

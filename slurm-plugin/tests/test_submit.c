@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* sbatch, salloc and srun, as Slurm drives the plugin in them. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "fake_spank.h"
@@ -114,6 +115,16 @@ static void test_refused(void)
 	sandbox_program("kernelctl", "#!/bin/sh\nexit 3\n");
 	refused("mitgmc", "error: the kernel profile \"mitgmc\" is refused; "
 			  "did you mean \"mitgcm\"? (");
+}
+
+/* scrontab takes each option, and the job would run on stock. */
+static void test_scrontab(void)
+{
+	char *name = program_invocation_short_name;
+
+	program_invocation_short_name = (char *)"scrontab";
+	refused("mitgcm", "--kernel-profile has no effect in a crontab");
+	program_invocation_short_name = name;
 }
 
 /* The broker hints by itself, and knows names that the snapshot does not. */
@@ -368,6 +379,7 @@ int main(void)
 	test_accepted(S_CTX_ALLOCATOR);
 	test_accepted(S_CTX_LOCAL);
 	test_refused();
+	test_scrontab();
 	test_near_miss_is_said_once();
 	test_broker();
 	write_catalog();

@@ -155,17 +155,24 @@ func (c *Client) SettleBoot(ctx context.Context, node, reason string) error {
 
 // Hold requeues a job and holds it.
 func (c *Client) Hold(ctx context.Context, reference string) error {
-	return c.change(ctx, "requeuehold", reference)
+	return c.change(ctx, "requeuehold", whole(reference))
 }
 
 // HoldForUser makes a job's hold releasable by its user. A job that is no longer held would be held again.
 func (c *Client) HoldForUser(ctx context.Context, reference string) error {
-	return c.change(ctx, "uhold", reference)
+	return c.change(ctx, "uhold", whole(reference))
 }
 
 // Requeue puts a job back into the queue.
 func (c *Client) Requeue(ctx context.Context, reference string) error {
-	return c.change(ctx, "requeue", reference)
+	return c.change(ctx, "requeue", whole(reference))
+}
+
+// whole is the job that a component of a heterogeneous job (20+1) belongs to: Slurm requeues it by its leader (20) only,
+// and refuses the component's own name.
+func whole(reference string) string {
+	leader, _, _ := strings.Cut(reference, "+")
+	return leader
 }
 
 // Cancel ends a job.
@@ -190,10 +197,12 @@ func (c *Client) SetNoRequeue(ctx context.Context, reference string) error {
 }
 
 // Reserve reserves nodes for one pending job and ties the job to them. The nodes run its kernel already, so Slurm need
-// not wait for a boot. A reservation of these nodes that exists without its job is completed.
+// not wait for a boot. A reservation of these nodes that exists without its job is completed. It is dropped within
+// seconds; that it lasts for a day is for a broker that dies meanwhile: Slurm ends a job whose reservation ends, and
+// holds one that waits for it unless told otherwise.
 func (c *Client) Reserve(ctx context.Context, name, reference, user string, nodes []string) error {
 	_, _, err := c.run(ctx, c.scontrol, "create", "reservation", "reservationname="+name, "starttime=now",
-		"duration=5", "users="+user, "flags=IGNORE_JOBS", "nodes="+strings.Join(nodes, ","))
+		"duration=1-00:00:00", "users="+user, "flags=IGNORE_JOBS,NO_HOLD_JOBS_AFTER_END", "nodes="+strings.Join(nodes, ","))
 	if err != nil && !c.reserved(ctx, name, nodes, err) {
 		return err
 	}

@@ -63,13 +63,16 @@ func TestChanges(t *testing.T) {
 			"scontrol <update> <nodename=n1> <state=future>\nscontrol <update> <nodename=n1> <state=resume>\n"},
 		{"hold", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12_3") }, "scontrol <requeuehold> <12_3>\n"},
 		{"hold for the user", func(ctx context.Context, c *Client) error { return c.HoldForUser(ctx, "12_3") }, "scontrol <uhold> <12_3>\n"},
-		{"requeue", func(ctx context.Context, c *Client) error { return c.Requeue(ctx, "12+1") }, "scontrol <requeue> <12+1>\n"},
+		{"requeue", func(ctx context.Context, c *Client) error { return c.Requeue(ctx, "12_3") }, "scontrol <requeue> <12_3>\n"},
+		{"requeue a component", func(ctx context.Context, c *Client) error { return c.Requeue(ctx, "12+1") }, "scontrol <requeue> <12>\n"},
+		{"hold a component", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12+1") }, "scontrol <requeuehold> <12>\n"},
+		{"hold a component for the user", func(ctx context.Context, c *Client) error { return c.HoldForUser(ctx, "12+0") }, "scontrol <uhold> <12>\n"},
 		{"cancel", func(ctx context.Context, c *Client) error { return c.Cancel(ctx, "12_3") }, "scancel <12_3>\n"},
 		{"comment", func(ctx context.Context, c *Client) error { return c.Comment(ctx, "12", hostile) }, "scontrol <update> <jobid=12> <admincomment=" + hostile + ">\n"},
 		{"no requeue", func(ctx context.Context, c *Client) error { return c.SetNoRequeue(ctx, "12") }, "scontrol <update> <jobid=12> <requeue=0>\n"},
 		{"reserve", func(ctx context.Context, c *Client) error {
 			return c.Reserve(ctx, "kernel-broker-12_3", "12_3", "alice", []string{"n1"})
-		}, "scontrol <create> <reservation> <reservationname=kernel-broker-12_3> <starttime=now> <duration=5> <users=alice> <flags=IGNORE_JOBS> <nodes=n1>\n" +
+		}, "scontrol <create> <reservation> <reservationname=kernel-broker-12_3> <starttime=now> <duration=1-00:00:00> <users=alice> <flags=IGNORE_JOBS,NO_HOLD_JOBS_AFTER_END> <nodes=n1>\n" +
 			"scontrol <update> <jobid=12_3> <reservationname=kernel-broker-12_3> <reboot=no>\n"},
 		{"start", func(ctx context.Context, c *Client) error { return c.StartNow(ctx, "12") }, "scontrol <update> <jobid=12> <starttime=now> <reboot=yes>\n"},
 		{"drop", func(ctx context.Context, c *Client) error { return c.DropReservation(ctx, "kernel-broker-12_3") },
@@ -199,8 +202,28 @@ const viewScontrol = `case "$*" in
 *"show node"*) echo "NodeName=n1 OS=Linux State=ALLOCATED+DRAIN+REBOOT_REQUESTED NextState=RESUME Reason=kprof: x [root@2026-11-20T11:45:47]"
 	echo "NodeName=n2 OS=Linux State=IDLE+COMPLETING" ;;
 *"show reservation"*) echo "ReservationName=kernel-broker-14_1 Nodes=n1 NodeCnt=1" ;;
+*"show partition"*) echo "PartitionName=p AllowGroups=ALL PriorityJobFactor=1 PriorityTier=1 State=UP"
+	echo "PartitionName=urgent AllowGroups=ALL PriorityJobFactor=1 PriorityTier=10 State=UP" ;;
 *) exit 1 ;;
 esac`
+
+// Slurm considers a partition's tier before a job's priority.
+func TestTiers(t *testing.T) {
+	lines := ""
+	for _, job := range [][2]string{{"14", "p"}, {"15", "urgent"}, {"16", "p,urgent"}} {
+		lines += row(job[0], job[0], "N/A", "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", job[1], "Resources", "0", "1", "") + "\n"
+	}
+	client, _ := fake(t, viewScontrol, "cat <<'END'\n"+lines+"END")
+	view, err := client.View(t.Context(), true)
+	if err != nil || len(view.Queue) != 3 {
+		t.Fatalf("%+v, %v", view.Queue, err)
+	}
+	for i, want := range []struct{ id, tier uint32 }{{15, 10}, {16, 10}, {14, 1}} {
+		if j := view.Queue[i]; j.ID != want.id || j.Tier != want.tier {
+			t.Errorf("job %d with tier %d is number %d, want job %d with tier %d", j.ID, j.Tier, i, want.id, want.tier)
+		}
+	}
+}
 
 func TestView(t *testing.T) {
 	client, log := fake(t, viewScontrol, viewSqueue)

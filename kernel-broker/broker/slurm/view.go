@@ -43,7 +43,41 @@ func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) 
 		return view, err
 	}
 	view.Commented = true
+	if err := c.rank(ctx, view.Queue); err != nil {
+		return view, err
+	}
 	return view, c.comment(ctx, view.Queue)
+}
+
+// rank fills in the tiers of jobs that wait.
+func (c *Client) rank(ctx context.Context, queue []kb.SlurmJob) error {
+	if len(queue) < 2 {
+		return nil // nothing to compare
+	}
+	out, _, err := c.run(ctx, c.scontrol, "--oneliner", "--all", "show", "partition")
+	if err != nil {
+		return err
+	}
+	tiers := map[string]uint32{}
+	for line := range strings.Lines(out) {
+		name := ""
+		for _, word := range strings.Fields(line) {
+			switch key, value, _ := strings.Cut(word, "="); key {
+			case "PartitionName":
+				name = value
+			case "PriorityTier":
+				if tier, err := strconv.ParseUint(value, 10, 16); err == nil {
+					tiers[name] = uint32(tier)
+				}
+			}
+		}
+	}
+	for i, j := range queue {
+		for _, partition := range j.Partitions() {
+			queue[i].Tier = max(queue[i].Tier, tiers[partition])
+		}
+	}
+	return nil
 }
 
 // Nodes reads these nodes from slurmctld, or all of them.

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 #include "submit/option.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/names.h"
 #include "submit/check.h"
@@ -48,6 +50,13 @@ static int callback(int val, const char *value, int remote)
 	/* A node trusts the job's control environment, not this. */
 	if (remote)
 		return 0;
+	/* It takes every option, and gives its jobs none of the plugin's. */
+	if (!strcmp(program_invocation_short_name, "scrontab")) {
+		slurm_error("--" OPTION_NAME " has no effect in a crontab of "
+			    "Slurm's: have the entry run 'sbatch "
+			    "--" OPTION_NAME "=...' instead");
+		return -1;
+	}
 	error = ref_parse(value, &ref);
 	if (error) {
 		slurm_error("--" OPTION_NAME "=%.80s: %s", value ? value : "",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 #include "submit/profiling.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,12 @@ static int callback(int val, const char *value, int remote)
 	/* A node is told by its agent; and a past job's request is past. */
 	if (remote || (value && value == getenv(JOB_PROFILING_OPTION_ENV)))
 		return 0;
+	if (!strcmp(program_invocation_short_name, "scrontab")) {
+		slurm_error("--" PROFILING_NAME " has no effect in a crontab "
+			    "of Slurm's: have the entry run 'sbatch "
+			    "--" PROFILING_NAME "=...' instead");
+		return -1;
+	}
 	/* An empty list is a script's empty variable, and no request. */
 	if (value && !*value) {
 		slurm_error(
