@@ -41,7 +41,7 @@ const (
 	StateFail  = "fail"
 )
 
-// Reboot is an administrator's reboot of a node: no kexec, the machine's own.
+// Reboot is an administrator's reboot of a node, or one that a job asked for: no kexec, the machine's own.
 type Reboot struct {
 	Reason string `json:"reason"`
 	// BootID is the boot that it ends.
@@ -53,6 +53,8 @@ type Reboot struct {
 	Done bool `json:"done,omitempty"`
 	// Taken: it was withdrawn from Slurm for a return that no plain job precedes, and happens with that return.
 	Taken bool `json:"taken,omitempty"`
+	// ForJob: a job without a profile asked for it (sbatch --reboot) and waits on the node.
+	ForJob bool `json:"for_job,omitempty"`
 }
 
 // additions are suffixes that slurmctld adds to a reason during a reboot.

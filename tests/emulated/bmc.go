@@ -204,6 +204,16 @@ func (c *Cluster) Boots() []Boot {
 	return slices.Clone(c.boots.list)
 }
 
+// BootsOf are how a node booted: power on, kexec, reboot, reset.
+func (c *Cluster) BootsOf(node string) (list []string) {
+	for _, b := range c.Boots() {
+		if b.Node == node && b.Kernel != "bmc" {
+			list = append(list, b.Why)
+		}
+	}
+	return list
+}
+
 // Kexecs is the number of boots by kexec.
 func (c *Cluster) Kexecs() int {
 	sum := 0

@@ -5,6 +5,7 @@
 package emulated
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,9 @@ func TestDownSurvives(t *testing.T) {
 		t.Fatalf("it is no longer down: %s", s.NodeLine("n1"))
 	}
 	s.takesNothing("n1")
+	if boots := s.BootsOf("n1"); len(boots) < 3 || s.Node("n1").Kernel() != KernelNamed(StockName).Release {
+		t.Errorf("it did not return: booted by %v, runs %s", boots, s.Node("n1").Kernel())
+	}
 }
 
 // A reboot by scontrol is a reboot: a new boot id, and the node idle again.
@@ -131,6 +135,45 @@ func TestScontrolReboot(t *testing.T) {
 	s.Must("root", "scontrol", "reboot", "ASAP", "nextstate=resume", "reason=kernel security update", "n3")
 	s.Wait(time.Minute, "n3's next boot", func() bool { return s.Node("n3").BootID() != before }, func() string { return s.NodeLine("n3") })
 	s.Settled(Limit, "n3")
+	if boots := s.BootsOf("n3"); boots[len(boots)-1] != "reboot" {
+		t.Errorf("n3 booted by %v", boots)
+	}
+}
+
+// Slurm passes over a node whose return is armed when it is asked to reboot it: a rule for once makes the return a reboot.
+func TestScontrolRebootUnderAJob(t *testing.T) {
+	t.Parallel()
+	s := Start(t, nil)
+	id := s.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
+	s.Wait(Limit, "the return to be armed", func() bool { return strings.Contains(s.NodeState("n1")["State"], "REBOOT_REQUESTED") })
+	s.Try("root", "scontrol", "reboot", "ASAP", "nextstate=resume", "reason=kernel security update", "n1")
+	if n := s.NodeState("n1"); strings.Contains(n["Reason"], "security update") {
+		t.Errorf("Slurm takes the reboot: %s", s.NodeLine("n1"))
+	}
+	s.Must("root", "kernelctl", "hardware", "rule", "set", "update-n1", "--node", "n1", "--once", "--reason", "kernel security update")
+	s.LetGo("alice", id)
+	s.WaitJob(id, "COMPLETED")
+	s.RanOn("alice", id, "mitgcm", 1)
+	s.Settled(Limit, "n1")
+	if boots := s.BootsOf("n1"); !slices.Equal(boots, []string{"power on", "kexec", "reboot"}) {
+		t.Errorf("n1 booted by %v", boots)
+	}
+}
+
+// A job that asks for a boot and for no kernel (sbatch --reboot, for administrators) gets the machine's own.
+func TestRebootForAJob(t *testing.T) {
+	t.Parallel()
+	s := Start(t, nil)
+	out := s.Must("root", "sbatch", "--parsable", "--uid=alice", "--chdir="+s.Home("alice"), "--output=/dev/null", "-N1", "--nodelist=n1", "--reboot",
+		"/emulated/job", "0")
+	id := strings.TrimSpace(out)
+	s.WaitJob(id, "COMPLETED")
+	s.RanOn("alice", id, "stock", 1)
+	if boots := s.BootsOf("n1"); !slices.Equal(boots, []string{"power on", "reboot"}) {
+		t.Errorf("n1 booted by %v", boots)
+	}
+	s.Settled(Limit, "n1")
 }
 
 // scontrol reconfigure while a profile job runs: its node is home a minute later.

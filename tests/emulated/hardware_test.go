@@ -59,16 +59,6 @@ func (s *Trial) counts(want map[string]string) {
 	}, func() string { return fmt.Sprintf("%+v", s.ledger()) })
 }
 
-// bootsOf are how a node booted: kexec, reboot, reset.
-func (s *Trial) bootsOf(node string) (list []string) {
-	for _, b := range s.Boots() {
-		if b.Node == node && b.Kernel != "bmc" {
-			list = append(list, b.Why)
-		}
-	}
-	return list
-}
-
 // Each boot of a job is in the ledger with the phases of its time.
 func TestHardwareLedger(t *testing.T) {
 	t.Parallel()
@@ -111,7 +101,7 @@ func TestNeverKexec(t *testing.T) {
 	}
 	s.Wait(Limit, "n1 to be free", func() bool { return s.IsHome("n1") }, func() string { return s.NodeLine("n1") })
 	s.WaitJob(s.Sbatch("bob", "0", "-N1", "--nodelist=n1"), "COMPLETED")
-	if boots := s.bootsOf("n1"); slices.Contains(boots, "kexec") {
+	if boots := s.BootsOf("n1"); slices.Contains(boots, "kexec") {
 		t.Errorf("n1 booted by %v", boots)
 	}
 	s.Must("root", "kernelctl", "hardware", "rule", "remove", "hangs")
@@ -132,7 +122,7 @@ func TestSkipKexecOnce(t *testing.T) {
 		s.WaitJob(id, "COMPLETED")
 		s.RanOn("alice", id, "mitgcm", 1)
 		s.Settled(Limit, "n1")
-		if boots := s.bootsOf("n1"); len(boots) != 3+2*round || boots[len(boots)-1] != want {
+		if boots := s.BootsOf("n1"); len(boots) != 3+2*round || boots[len(boots)-1] != want {
 			t.Errorf("round %d: n1 booted by %v", round, boots)
 		}
 		if rules := s.ledger().Rules; len(rules) > 0 {
@@ -182,7 +172,7 @@ func TestReturnLadder(t *testing.T) {
 			} else {
 				s.Settled(Limit, "n1")
 			}
-			if boots := s.bootsOf("n1"); !slices.Equal(boots, c.boots) {
+			if boots := s.BootsOf("n1"); !slices.Equal(boots, c.boots) {
 				t.Errorf("n1 booted by %v", boots)
 			}
 			s.counts(c.ledger)
@@ -203,10 +193,10 @@ func TestSilentReturnIsReset(t *testing.T) {
 	s.Node("n1").SetBootTime(time.Hour)
 	s.LetGo("alice", id)
 	s.WaitJob(id, "COMPLETED")
-	s.Wait(Limit, "n1 to boot by kexec", func() bool { return len(s.bootsOf("n1")) == 3 })
+	s.Wait(Limit, "n1 to boot by kexec", func() bool { return len(s.BootsOf("n1")) == 3 })
 	s.Node("n1").SetBootTime(500 * time.Millisecond)
 	s.Settled(Limit, "n1")
-	if boots := s.bootsOf("n1"); !slices.Equal(boots, []string{"power on", "kexec", "kexec", "reset"}) {
+	if boots := s.BootsOf("n1"); !slices.Equal(boots, []string{"power on", "kexec", "kexec", "reset"}) {
 		t.Errorf("n1 booted by %v", boots)
 	}
 	s.counts(map[string]string{"switch": "1 of 1", "return": "0 of 1", "reset": "1 of 1"})

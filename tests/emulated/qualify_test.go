@@ -47,14 +47,14 @@ func TestQualify(t *testing.T) {
 		if c.drain != "" {
 			s.Must("root", "scontrol", "update", "nodename="+c.node, "state=drain", "reason="+c.drain)
 		}
-		before := len(s.bootsOf(c.node))
+		before := len(s.BootsOf(c.node))
 		r := s.Try("root", "kernelctl", "node", "qualify", c.node, "--rounds", "3", "--kernel-profile", "mitgcm", "-o", "json")
 		var q qualification
 		if err := json.Unmarshal([]byte(r.Stdout), &q); err != nil || r.Exit != 0 {
 			t.Fatalf("%s: exit %d, %v\n%s%s", c.node, r.Exit, err, r.Stdout, r.Stderr)
 		}
-		if len(q.Rounds) != 3 || len(s.bootsOf(c.node))-before != 6 || !strings.Contains(r.Stderr, "round 3 of 3") {
-			t.Errorf("%s: %d rounds, booted by %v, said %s", c.node, len(q.Rounds), s.bootsOf(c.node), r.Stderr)
+		if len(q.Rounds) != 3 || len(s.BootsOf(c.node))-before != 6 || !strings.Contains(r.Stderr, "round 3 of 3") {
+			t.Errorf("%s: %d rounds, booted by %v, said %s", c.node, len(q.Rounds), s.BootsOf(c.node), r.Stderr)
 		}
 		var seen []string
 		for _, p := range q.Phases {
@@ -109,7 +109,7 @@ func TestQualifyRefuses(t *testing.T) {
 	s.WaitJob(id, "COMPLETED")
 	s.asBefore()
 	for _, node := range s.Nodes() {
-		if boots := s.bootsOf(node.Name()); len(boots) != 1 {
+		if boots := s.BootsOf(node.Name()); len(boots) != 1 {
 			t.Errorf("%s booted by %v", node.Name(), boots)
 		}
 	}

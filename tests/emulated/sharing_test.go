@@ -152,6 +152,9 @@ func TestOptionVariableAlone(t *testing.T) {
 	r := s.Try("bob", "env", "SLURM_CONF=/home/bob/slurm.conf", "SETENV_NAME=_SLURM_SPANK_OPTION_kernel_profile_kernel_profile",
 		"SETENV_VALUE=there-is-no-such-profile", "sbatch", "--parsable", "--output=%j.out", "-N3", "/emulated/job", "0")
 	id := strings.TrimSpace(r.Stdout)
+	if r.Exit != 0 && !strings.Contains(r.Stderr, "is set without KERNEL_PROFILE") {
+		t.Errorf("sbatch: exit %d, %s", r.Exit, r.Stderr)
+	}
 	if r.Exit == 0 {
 		s.Wait(time.Minute, "job "+id+" to be held", func() bool { return strings.HasPrefix(s.State(id), "PENDING JobHeld") },
 			func() string { return s.State(id) + ", " + s.NodeLine("n1") + ", restarts " + s.Job(id)["Restarts"] })

@@ -52,6 +52,39 @@ func TestNoteReboot(t *testing.T) {
 	}
 }
 
+// A job that asks for a boot and for no kernel has its nodes rebooted; one that asked for a kernel is about to come.
+func TestRebootForAPlainJob(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	for i, name := range []string{"n1", "n2", "m1"} {
+		if name != "m1" {
+			f.attach(name, "stock", "", bootOne)
+		}
+		id := uint32(20 + i)
+		f.slurm.job(id, "CONFIGURING", name)
+		f.slurm.node(name, "ALLOCATED+POWERING_UP", "")
+	}
+	f.slurm.mu.Lock()
+	f.slurm.comments["21"] = "kernel-broker: mitgcm requested"
+	f.slurm.mu.Unlock()
+	others, err := f.c.NoteReboot(t.Context(), []string{"n1", "n2", "m1"}, true)
+	if err != nil || !slices.Equal(others, []string{"m1"}) {
+		t.Fatalf("left to the site: %v, %v", others, err)
+	}
+	reboot := func(name string) *kb.Reboot {
+		f.c.mu.Lock()
+		defer f.c.mu.Unlock()
+		if n := f.c.records.nodes[name]; n != nil {
+			return n.Reboot
+		}
+		return nil
+	}
+	until(t, "n1 to be rebooted", func() bool { r := reboot("n1"); return r != nil && r.Due })
+	if r := reboot("n2"); r != nil {
+		t.Errorf("n2, whose job asked for a kernel: %+v", r)
+	}
+}
+
 // rebooted notes that slurmctld begins to boot nodes, which an administrator asked it for.
 func (f *fixture) rebooted(names ...string) {
 	f.t.Helper()

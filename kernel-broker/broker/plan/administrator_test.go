@@ -273,6 +273,46 @@ func TestAdministratorsReboot(t *testing.T) {
 	}
 }
 
+// A job without a profile that asks for a boot gets the machine's own, and Slurm's wait ends with it.
+func TestRebootForAPlainJob(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	start, kexecs := w.nodes["n1"].SlurmdStart, w.nodes["n1"].Kexecs
+	w.job(8, "CONFIGURING", true, "n1")
+	w.node("n1", "ALLOCATED+POWERING_UP", "")
+	w.plain = map[string]bool{"n1": true}
+	w.settle()
+	n := w.nodes["n1"]
+	if n.Reboot == nil || !n.Reboot.Due || n.Pending != nil || n.SlurmdStart != start {
+		t.Fatalf("%+v, pending %v, slurmd start %d", n.Reboot, n.Pending, n.SlurmdStart)
+	}
+	w.plain = nil
+	w.pass(2 * time.Minute)
+	if n = w.nodes["n1"]; n.SlurmdStart != start || !n.Reboot.Due {
+		t.Fatalf("slurmd registered the boot that is to come: start %d, %+v", n.SlurmdStart, n.Reboot)
+	}
+	w.boot("n1", kernels[0], "")
+	w.settle()
+	if n = w.nodes["n1"]; n.Reboot != nil || !n.Steady() || n.Kexecs != kexecs {
+		t.Errorf("%+v, %s, %d kexecs", n.Reboot, n.Progress(), n.Kexecs)
+	}
+}
+
+// One that leaves before its node has begun to boot has none rebooted.
+func TestRebootForAPlainJobThatLeaves(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	w.job(8, "CONFIGURING", true, "n1")
+	w.node("n1", "ALLOCATED+POWERING_UP", "")
+	w.plain = map[string]bool{"n1": true}
+	w.settle()
+	w.plain = nil
+	delete(w.slurm.Jobs, 8)
+	w.node("n1", "IDLE", "")
+	w.settle()
+	if n := w.nodes["n1"]; n.Reboot != nil {
+		t.Errorf("%+v", n.Reboot)
+	}
+}
+
 // On a profile node the machine's own boot takes the place of the kexec to stock,
 // when the job has left.
 func TestAdministratorsRebootOfAProfileNode(t *testing.T) {

@@ -138,6 +138,8 @@ type Input struct {
 	// GateLeft: the drains that cannot be told from those of the site's own
 	// prolog, as SlurmNode.By, by node.
 	GateLeft map[string]string
+	// PlainBoots are nodes that Slurm boots for a job that asked for that, and for no kernel.
+	PlainBoots map[string]bool
 	// Restored is when an administrator's state and reason were last set again, by node.
 	Restored map[string]time.Time
 	// Rules on kexec, by name.

@@ -6,9 +6,13 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// rebootAsked takes in an administrator's reboot of a node: what is asked for is
-// the machine's own boot, of whatever its firmware finds, and no kexec.
+// rebootAsked takes in an administrator's reboot of a node, or a job's (sbatch
+// --reboot): what is asked for is the machine's own boot, of whatever its firmware
+// finds, and no kexec.
 func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
+	if d.in.PlainBoots[n.Name] && n.Reboot == nil && n.Boot.BootID != "" && s.Waiting() && d.owner(n) == nil {
+		n.Reboot = &kb.Reboot{BootID: n.Boot.BootID, At: d.in.Now, ForJob: true}
+	}
 	if AdministratorReboots(n, s) && n.Reboot == nil && n.Boot.BootID != "" {
 		n.Reboot = &kb.Reboot{Reason: s.PlainReason(), BootID: n.Boot.BootID, At: d.in.Now}
 		d.note(n, "reboot", "asked for: "+s.PlainReason())
@@ -17,8 +21,12 @@ func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
 	if r == nil {
 		return
 	}
+	over := !s.RebootAsked() && (r.Done || !r.Taken)
+	if r.ForJob {
+		over = r.Done || !s.Waiting() || d.owner(n) != nil
+	}
 	switch {
-	case !s.RebootAsked() && (r.Done || !r.Taken):
+	case over:
 		n.Reboot = nil
 		return
 	case r.BootID != n.Boot.BootID && r.Due:
@@ -26,7 +34,7 @@ func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
 	}
 	// A kexec may have come between.
 	r.BootID = n.Boot.BootID
-	r.Due = !r.Done && s.RebootIssued() && (n.Pending == nil || n.Pending.Progress == kb.ProgressLoading)
+	r.Due = !r.Done && (s.RebootIssued() || r.ForJob) && (n.Pending == nil || n.Pending.Progress == kb.ProgressLoading)
 }
 
 // rebooting reports whether a node's next boot is an administrator's. No kexec

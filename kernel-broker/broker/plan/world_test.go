@@ -96,6 +96,8 @@ type world struct {
 	tries    []kb.Try
 	tokens   int
 	inLine   map[kb.JobID]bool
+	// plain are nodes that Slurm boots for a job that asked for no kernel.
+	plain map[string]bool
 	// unheard are nodes whose agents say nothing of what they are told.
 	unheard map[string]bool
 }
@@ -113,7 +115,7 @@ func (w *world) input() Input {
 	w.slurm.At = w.now
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
-		Catalog: w.catalog, LastComments: w.told, Held: w.held, Queued: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, Restored: w.restored, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, LastComments: w.told, Held: w.held, Queued: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, Restored: w.restored, PlainBoots: w.plain, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
 // decide runs one round and keeps what came out.

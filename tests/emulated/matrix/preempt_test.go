@@ -79,6 +79,30 @@ func (c cluster) preempts(user, arg, kernel, urgentUser, urgentArg, urgentKernel
 	c.ran(user, id, kernel, 6)
 }
 
+// Without preemption too, a job of a partition with a higher tier is next for the node, and not the one that wants the
+// kernel which the node runs.
+func TestTiers(t *testing.T) {
+	rows(t, func(o *emulated.Options) {
+		preempting("OFF")(o)
+		o.Set = map[string]string{"PreemptType": "preempt/none"}
+	}, row{"plain job before the same kernel", func(c cluster) {
+		first := c.held("alice", 1, "--nodelist=n1", profile)
+		same := c.Sbatch("alice", "0", "-N1", "--nodelist=n1", profile)
+		urgent := c.Sbatch("bob", "0", "-N1", "--nodelist=n1", "--partition=urgent")
+		c.Wait(limit, "the scheduler to look at both", func() bool {
+			return c.Job(same)["LastSchedEval"] != "Unknown" && c.Job(urgent)["LastSchedEval"] != "Unknown"
+		}, func() string { return c.State(same) + ", " + c.State(urgent) })
+		c.LetGo("alice", first)
+		c.completed(urgent)
+		c.completed(same)
+		c.ran("bob", urgent, "stock", 1)
+		c.ran("alice", same, "mitgcm", 1)
+		if ended, began := c.Job(urgent)["EndTime"], c.Job(same)["StartTime"]; ended > began {
+			c.T.Errorf("the urgent job ended at %s, the other began at %s", ended, began)
+		}
+	}})
+}
+
 // Preempted jobs are cancelled.
 func TestPreemptCancel(t *testing.T) {
 	rows(t, preempting("CANCEL"),

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
@@ -41,6 +42,8 @@ func TestQueue(t *testing.T) {
 		row{"deadline", deadline},
 		row{"sbatch --wait", waitForJob},
 		row{"heterogeneous", heterogeneous},
+		row{"heterogeneous, a load fails", heterogeneousFails},
+		row{"requeue and no-requeue", changeOfRequeue},
 		row{"burst", burst},
 	)
 }
@@ -275,6 +278,45 @@ func heterogeneous(c cluster) {
 	kernels := map[string]string{"n1": "mitgcm", "n2": "lammps", "n3": "stock"}
 	for _, r := range records {
 		c.CheckRecord(r, emulated.KernelNamed(kernels[r["node"]]), kernels[r["node"]])
+	}
+}
+
+// A component whose node cannot load its kernel: the whole job is requeued at once, and runs when the node is resumed.
+func heterogeneousFails(c cluster) {
+	c.OK(c.Node("n2").FailNextLoad("lammps"))
+	c.File("alice", "het.sh", "#!/bin/bash\nsrun --het-group=0,1 /emulated/record\n")
+	before := len(c.Records("alice", ""))
+	leader := c.Must("alice", "sbatch", "--parsable", "-N1", "--nodelist=n1", profile, ":",
+		"-N1", "--nodelist=n2", "--kernel-profile=lammps", "het.sh")
+	c.Wait(30*time.Second, "the job to be requeued", func() bool { return c.Job(leader)["Restarts"] == "1" },
+		func() string { return c.State(leader+"+0") + ", " + c.State(leader+"+1") + ", " + c.NodeLine("n2") })
+	c.Wait(limit, "n2 to be drained", func() bool { return strings.Contains(c.NodeState("n2")["Reason"], "kprof:") },
+		func() string { return c.NodeLine("n2") })
+	c.Wait(limit, "n2 to be resumed", func() bool {
+		return c.Try("root", "scontrol", "update", "nodename=n2", "state=resume").Exit == 0
+	}, func() string { return c.NodeLine("n2") })
+	c.Wait(limit, "the job to complete", func() bool {
+		c.Try("root", "scontrol", "update", "jobid="+leader, "starttime=now")
+		return c.Job(leader + "+0")["JobState"] == "COMPLETED"
+	}, func() string { return c.State(leader+"+0") + ", " + c.State(leader+"+1") + ", " + c.NodeLine("n2") })
+	if records := c.Records("alice", "")[before:]; len(records) != 2 {
+		c.T.Errorf("it ran %d times, want 2: %v", len(records), records)
+	}
+}
+
+// Whether a job with a profile is requeued is said at submit: its user cannot change it, an administrator can.
+func changeOfRequeue(c cluster) {
+	id := c.held("alice", 1, "--nodelist=n1", profile)
+	for _, requeue := range []string{"0", "1"} {
+		if r := c.Try("alice", "scontrol", "update", "jobid="+id, "requeue="+requeue); r.Exit == 0 {
+			c.T.Errorf("requeue=%s is accepted", requeue)
+		}
+	}
+	plain := c.held("alice", 1, "--nodelist=n2")
+	c.Must("alice", "scontrol", "update", "jobid="+plain, "requeue=0")
+	for _, job := range []string{id, plain} {
+		c.LetGo("alice", job)
+		c.completed(job)
 	}
 }
 
