@@ -72,7 +72,7 @@ func healthy() *Site {
 	certificate := month()
 	return &Site{
 		Host: "front", Version: "1.0", Now: noon,
-		Slurmctld: Known(Answer{}), Slurm: Known(ParseSlurmConfig(healthyConfig)), SlurmNodes: Known(slurm),
+		Slurmctld: Known(Answer{}), Slurm: Known(ParseSlurmConfig(healthyConfig)), SlurmNodes: Known(slurm), Moving: Known([]string(nil)),
 		Programs: map[string]Fact[[]Program]{"RebootProgram": ours("reboot"), "PrologSlurmctld": ours("prolog-slurmctld"),
 			"EpilogSlurmctld": ours("epilog-slurmctld"), "Epilog": ours("epilog")},
 		JobSubmit: Known(JobSubmit{Path: "/etc/slurm/job_submit.lua", Ours: true, Submit: true, Modify: true}),
@@ -190,6 +190,7 @@ var faults = map[string]fault{
 	"no snapshot":                         {func(s *Site) { s.Snapshot.Value.Error = "no such file" }, "snapshot", "/var/lib/kernel-broker/catalog.snapshot", Warning, "misspelt", "copy catalog.snapshot"},
 	"an old snapshot":                     {func(s *Site) { s.Snapshot.Value.Stale = true }, "snapshot", "/var/lib/kernel-broker/catalog.snapshot", Warning, "differs", "copy it again"},
 	"accounts that nobody enforces":       {conf("AccountingStorageEnforce", "none"), "accounts-enforced", "AccountingStorageEnforce", Error, "climate", "add associations"},
+	"a reservation that wanders":          {func(s *Site) { s.Moving = Known([]string{"course"}) }, "reservations", "course", Warning, "wanders", "STATIC_ALLOC"},
 	"Slurm counts the system cores":       {conf("SchedulerParameters", "nohold_on_prolog_fail"), "system-cores", "SchedulerParameters", Warning, "cores@1", "spec_cores_first"},
 	"slurmd leaves the system cores":      {conf("TaskPluginParam", "SlurmdOffSpec"), "system-cores", "TaskPluginParam", Error, "cores@1", "remove SlurmdOffSpec"},
 	"client.yaml is wrong":                {func(s *Site) { s.Client.Value.Error = "client.yaml: line 3: unknown key" }, "client-file", "/etc/kernel-broker/client.yaml", Error, "line 3", "client.yaml.sample"},

@@ -37,6 +37,29 @@ func ParseSlurmConfig(text string) SlurmConfig {
 	return config
 }
 
+// ParseMoving reads from scontrol show reservation the names of those whose nodes Slurm chooses anew when one is drained.
+func ParseMoving(text string) []string {
+	var names []string
+	for line := range strings.Lines(text) {
+		name, flags := "", []string(nil)
+		for _, word := range strings.Fields(line) {
+			switch key, value, _ := strings.Cut(word, "="); key {
+			case "ReservationName":
+				name = value
+			case "Flags":
+				flags = strings.Split(value, ",")
+			}
+		}
+		fixed := slices.ContainsFunc(flags, func(flag string) bool {
+			return slices.Contains([]string{"SPEC_NODES", "ALL_NODES", "PART_NODES", "STATIC", "MAINT"}, flag)
+		})
+		if name != "" && !fixed {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Values of a key.
 func (c SlurmConfig) Values(key string) []string { return c[strings.ToLower(key)] }
 

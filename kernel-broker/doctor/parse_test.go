@@ -150,3 +150,13 @@ func FuzzParseJobSubmit(f *testing.F) {
 		}
 	})
 }
+
+func TestParseMoving(t *testing.T) {
+	const text = "ReservationName=course StartTime=2026-11-26T10:00:00 Nodes=n[1-2] NodeCnt=2 Flags= TRES=cpu=8 Users=alice\n" +
+		"ReservationName=fixed Nodes=n1 NodeCnt=1 Flags=IGNORE_JOBS,SPEC_NODES Users=root\n" +
+		"ReservationName=static Nodes=n1 Flags=STATIC Users=root\n" +
+		"ReservationName=ours Nodes=n3 Flags=DAILY,IGNORE_JOBS Users=root\nNo reservations in the system\n"
+	if got := ParseMoving(text); !slices.Equal(got, []string{"course", "ours"}) {
+		t.Errorf("%v", got)
+	}
+}

@@ -30,6 +30,8 @@ type Site struct {
 	Slurmctld  Fact[Answer]
 	Slurm      Fact[SlurmConfig]
 	SlurmNodes Fact[map[string]kb.SlurmNode]
+	// Moving are reservations whose nodes Slurm chooses, and may replace.
+	Moving Fact[[]string]
 	// Programs that slurm.conf names, by its key, where this host runs them.
 	Programs  map[string]Fact[[]Program]
 	JobSubmit Fact[JobSubmit]

@@ -34,6 +34,7 @@ func slurmChecks() []check {
 		{"plugin-version", "the plugin fits this Slurm", pluginVersion},
 		{"snapshot", "the catalog's snapshot is here and fresh", snapshot},
 		{"accounts-enforced", "accounts that the policy names are enforced", accountsEnforced},
+		{"reservations", "reservations keep their nodes", reservations},
 		{"system-cores", "Slurm counts without the system cores", systemCores},
 	}
 }
@@ -42,6 +43,17 @@ func slurmAnswers(l *look) {
 	a, ok := need(l, l.Slurmctld)
 	if ok && a.Error != "" {
 		l.wrong("slurmctld", "it does not answer: "+a.Error, "start slurmctld, or correct slurm.conf and munge on this host (scontrol ping)")
+	}
+}
+
+func reservations(l *look) {
+	moving, ok := need(l, l.Moving)
+	if !ok {
+		return
+	}
+	for _, name := range moving {
+		l.warn(name, "Slurm chooses the reservation's nodes, and replaces those that a job with a kernel profile runs on: it wanders through the cluster",
+			"make it again with nodes=, or with flags=STATIC_ALLOC (docs/ops/slurm-matrix.md)")
 	}
 }
 

@@ -108,7 +108,7 @@ func (s *surveyor) slurm(ctx context.Context) {
 	if !exists(s.client.Scontrol) {
 		why := s.client.Scontrol + " is not on this host (scontrol of client.yaml)"
 		s.site.Slurmctld, s.site.Slurm = doctor.Unknown[doctor.Answer](why), doctor.Unknown[doctor.SlurmConfig](why)
-		s.site.SlurmNodes = doctor.Unknown[map[string]kb.SlurmNode](why)
+		s.site.SlurmNodes, s.site.Moving = doctor.Unknown[map[string]kb.SlurmNode](why), doctor.Unknown[[]string](why)
 		return
 	}
 	text, err := s.run(ctx, "show", "config")
@@ -119,6 +119,7 @@ func (s *surveyor) slurm(ctx context.Context) {
 		s.site.Slurmctld = doctor.Known(doctor.Answer{Error: err.Error()})
 		const why = "slurmctld does not answer"
 		s.site.Slurm, s.site.SlurmNodes = doctor.Unknown[doctor.SlurmConfig](why), doctor.Unknown[map[string]kb.SlurmNode](why)
+		s.site.Moving = doctor.Unknown[[]string](why)
 		return
 	}
 	c := doctor.ParseSlurmConfig(text)
@@ -130,6 +131,11 @@ func (s *surveyor) slurm(ctx context.Context) {
 		s.controller = s.controller || host == s.site.Host
 	}
 	s.slurmNodes(ctx)
+	if text, err = s.run(ctx, "--oneliner", "show", "reservation"); err != nil {
+		s.site.Moving = doctor.Unknown[[]string](err.Error())
+	} else {
+		s.site.Moving = doctor.Known(doctor.ParseMoving(text))
+	}
 }
 
 // ponged refuses an output without a configuration.

@@ -44,6 +44,7 @@ func TestQueue(t *testing.T) {
 		row{"heterogeneous", heterogeneous},
 		row{"heterogeneous, a load fails", heterogeneousFails},
 		row{"requeue and no-requeue", changeOfRequeue},
+		row{"expand", expand},
 		row{"burst", burst},
 	)
 }
@@ -318,6 +319,20 @@ func changeOfRequeue(c cluster) {
 		c.LetGo("alice", job)
 		c.completed(job)
 	}
+}
+
+// A job that grows would have steps on nodes with another kernel.
+func expand(c cluster) {
+	id := c.held("alice", 1, "--nodelist=n1", profile)
+	for _, args := range [][]string{{"-N1"}, {"-N1", profile}} {
+		argv := append([]string{"sbatch", "--dependency=expand:" + id}, args...)
+		if r := c.Try("alice", append(argv, "/emulated/job", "0")...); r.Exit == 0 || !strings.Contains(r.Stderr, "expand") {
+			c.T.Errorf("%v: exit %d, %s", args, r.Exit, r.Stderr)
+		}
+	}
+	c.LetGo("alice", id)
+	c.completed(id)
+	c.ran("alice", id, "mitgcm", 1)
 }
 
 // More short jobs than nodes: each runs once, and reuse saves boots.
