@@ -161,6 +161,41 @@ func TestScontrolRebootUnderAJob(t *testing.T) {
 	}
 }
 
+// A profile job that is given a node without an agent is held with the reason, and the node takes plain jobs.
+func TestNodeWithoutAgent(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) { o.WithoutAgent = []string{"n3"} })
+	id := s.Sbatch("alice", "0", "-N1", "--nodelist=n3", "--kernel-profile=mitgcm")
+	s.Wait(time.Minute, "the job to be held", func() bool { return strings.HasPrefix(s.State(id), "PENDING JobHeld") },
+		func() string { return s.State(id) + ", " + s.NodeLine("n3") })
+	if comment := s.Job(id)["AdminComment"]; !strings.Contains(comment, "no agent has ever come from [n3]") {
+		t.Errorf("its comment: %s", comment)
+	}
+	plain := s.Sbatch("bob", "0", "-N1", "--nodelist=n3")
+	s.WaitJob(plain, "COMPLETED")
+	s.RanOn("bob", plain, "stock", 1)
+	s.RanOn("alice", id, "mitgcm", 0)
+}
+
+// The broker is away for longer than a return takes: the node waits for it, and is home when it is back.
+func TestBrokerAwayAtTheReturn(t *testing.T) {
+	t.Parallel()
+	s := Start(t, nil)
+	id := s.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
+	s.Wait(Limit, "the return to be armed", func() bool { return strings.Contains(s.NodeState("n1")["State"], "REBOOT_REQUESTED") })
+	s.OK(s.Broker().Kill(s.Ctx))
+	s.LetGo("alice", id)
+	s.WaitJob(id, "COMPLETED")
+	pause(s.Ctx, 30*time.Second)
+	s.OK(s.Broker().Start(s.Ctx))
+	s.RanOn("alice", id, "mitgcm", 1)
+	s.Settled(Limit, "n1")
+	plain := s.Sbatch("bob", "0", "-N1", "--nodelist=n1")
+	s.WaitJob(plain, "COMPLETED")
+	s.RanOn("bob", plain, "stock", 1)
+}
+
 // A job that asks for a boot and for no kernel (sbatch --reboot, for administrators) gets the machine's own.
 func TestRebootForAJob(t *testing.T) {
 	t.Parallel()

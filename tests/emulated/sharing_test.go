@@ -93,19 +93,6 @@ func (s *Trial) keptFor(tries int) (waiting, kept string) {
 	return "", ""
 }
 
-// RanOnNothing checks that no process of a job ran on the node.
-func (s *Trial) RanOnNothing(user, id, node string) {
-	s.T.Helper()
-	for _, r := range s.Records(user, id) {
-		if r["node"] == node {
-			s.T.Errorf("job %s got in: %v", id, r)
-		}
-	}
-	if at := s.Job(id)["NodeList"]; at == node {
-		s.T.Errorf("job %s was given %s", id, at)
-	}
-}
-
 // ownPlugin is a plugin loaded by a user's own plugstack.conf: at submit it sets one variable of the job, which requests
 // what the site's plugin would refuse.
 const ownPlugin = `#include <stdlib.h>
