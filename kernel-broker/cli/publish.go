@@ -103,7 +103,7 @@ func (b buildBroker) Settings(profile *kb.Profile) (none kernelbuild.Settings, e
 			err = m.Describes(k)
 		}
 		if err != nil {
-			return none, fmt.Errorf("kernel %q: its arguments %q%s would be signed for the next version, with no evidence besides the broker's: %w; "+
+			return none, fmt.Errorf("kernel %q: its arguments %q%s would be signed for the next version, with no evidence other than the broker's: %w; "+
 				"sign it first (kernelctl kernel sign %s), or give --verify-key with the key that signed it: %w", k.Ref(), k.Arguments, either(k.SystemCores > 0, " and system cores", ""), err, k.Ref(), kb.ErrFailedPrecondition)
 		}
 		return settings, nil

@@ -272,9 +272,9 @@ func (w evidence) check(s *signature, k kb.Kernel, envelope []byte) (whose strin
 		return "according to its current signature", nil
 	}
 	if w.asDescribed {
-		return "according to the broker; no evidence besides the broker's", nil
+		return "according to the broker; no evidence other than the broker's", nil
 	}
-	return "", fmt.Errorf("kernel %q: no evidence besides the broker's: its current signature: %w; "+
+	return "", fmt.Errorf("kernel %q: no evidence other than the broker's: its current signature: %w; "+
 		"give --kernel with the files of its build, --verify-key with the key that signed it, or --as-described to trust the broker: %w",
 		k.Ref(), err, kb.ErrFailedPrecondition)
 }

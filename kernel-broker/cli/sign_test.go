@@ -119,7 +119,7 @@ func TestSignNeedsEvidence(t *testing.T) {
 	if v := f.version(t, mitgcm1); len(v.Envelope) > 0 {
 		t.Errorf("signed: %s", v.Envelope)
 	}
-	f.must(0, "no evidence besides the broker's", sign(key, "--as-described")...)
+	f.must(0, "no evidence other than the broker's", sign(key, "--as-described")...)
 	f.verify(t, trust, mitgcm1)
 	// From then on the signature itself does, also when it has expired.
 	f.must(0, "according to its current signature", sign(key)...)

@@ -100,7 +100,7 @@ func misfits(k kb.Kernel, nodes []Node) (by map[string][]string, all int) {
 
 const misfitRemedy = "a fragment for the driver in its recipe, and a new version (docs/ops/hardware.md); or keep its jobs off those nodes"
 
-// fits is the common part: the versions, the nodes, and whether any node has told its hardware.
+// fits is the common part: the versions, the nodes, and whether any node has reported its hardware.
 func fits(l *look) ([]kb.Profile, []Node, bool) {
 	profiles, ok := need(l, l.Profiles)
 	if !ok {
@@ -108,7 +108,7 @@ func fits(l *look) ([]kb.Profile, []Node, bool) {
 	}
 	nodes, ok := needNodes(l)
 	if ok && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Inventory.Architecture != "" }) {
-		l.skip("no node has told its hardware")
+		l.skip("no node has reported its hardware")
 		return nil, nil, false
 	}
 	return profiles, nodes, ok

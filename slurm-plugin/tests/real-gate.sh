@@ -62,7 +62,7 @@ echo "quiet kernelbroker.token=0123456789abcdef0123456789abcdef" >"$dir/n1/proc/
 as_user sbatch --parsable -w n1 --wrap='echo ran >ran'
 job=$out
 turned_away "without node.state on a kernel of the broker" \
-	"wanted stock, node runs $kernel, because Kernel Broker booted this kernel and nobody vouches for it: the node's agent has not said what runs (no node.state)"
+	"wanted stock, node runs $kernel, because Kernel Broker booted this kernel and it is not proven: the node's agent has not said what runs (no node.state)"
 
 # --- a node whose kernel changes under a job: the backstop in task_init
 reset_nodes

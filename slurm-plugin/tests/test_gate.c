@@ -136,7 +136,7 @@ static void test_plain(const char *ref)
 	f.kernel.boot_id[0] = '9';
 	judge(f, ref, NULL, "an old claim, the firmware's kernel");
 	f.kernel.booted_by_broker = true;
-	judge(f, ref, "nobody vouches for it: node.state is from another",
+	judge(f, ref, "it is not proven: node.state is from another",
 	      "an old claim, the broker's kernel");
 	/* An old claim of a profile says nothing about now either. */
 	f = profile_node();
@@ -149,10 +149,10 @@ static void test_plain(const char *ref)
 	judge(without_state(stock_node(), EBADMSG), ref, NULL,
 	      "a damaged state, the firmware's kernel");
 	judge(without_state(profile_node(), ENOENT), ref,
-	      "nobody vouches for it: the node's agent has not said",
+	      "it is not proven: the node's agent has not said",
 	      "no state, the broker's kernel");
 	judge(without_state(profile_node(), EBADMSG), ref,
-	      "nobody vouches for it: node.state is damaged",
+	      "it is not proven: node.state is damaged",
 	      "a damaged state, the broker's kernel");
 }
 

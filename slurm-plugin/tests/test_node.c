@@ -48,7 +48,7 @@ static void test_prolog(void)
 	prolog("", "wanted stock", "nothing is what a plain job says");
 	sandbox_remove("node.state");
 	prolog("mitgcm", "(no node.state)", "no state");
-	prolog(NULL, "nobody vouches for it", "plain, no state, a token");
+	prolog(NULL, "it is not proven", "plain, no state, a token");
 	sandbox_write("proc/cmdline", "quiet\n");
 	prolog(NULL, NULL, "plain, no state, no token");
 	sandbox_state("stock", 1, "", 1);
@@ -196,7 +196,7 @@ static void test_task(void)
 	task(7, "stock", NULL, "a step on stock, on stock");
 	task(7, "mitgcm", "the step asks for mitgcm", "a profile on stock");
 	sandbox_remove("node.state");
-	task(7, NULL, "nobody vouches for it", "no state, a token");
+	task(7, NULL, "it is not proven", "no state, a token");
 	sandbox_write("proc/cmdline", "quiet\n");
 	task(7, NULL, NULL, "no state, no token");
 	task(7, "stock", NULL, "stock without a state");

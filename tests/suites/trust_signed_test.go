@@ -156,7 +156,7 @@ func unsigned(s *trusting) {
 // signed: with a signature the same kernel boots, and the node returns to stock, which is signed too.
 func signed(s *trusting) {
 	// The broker's description does not suffice for a signature.
-	s.refused("root", []string{"no evidence besides the broker's", "--verify-key"}, signCommand("release", "lab", ocean+"@1")...)
+	s.refused("root", []string{"no evidence other than the broker's", "--verify-key"}, signCommand("release", "lab", ocean+"@1")...)
 	s.sign("stock@1", "--reason", "for the suite")
 	s.sign(ocean + "@1")
 	s.runs()

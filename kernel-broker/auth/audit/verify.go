@@ -225,7 +225,7 @@ func (v *verifier) compareHead() {
 	case v.headErr != nil:
 		v.problem(v.headErr.Error())
 	case head == nil:
-		v.problem("there is no head: whether the log's end was cut off cannot be told")
+		v.problem("there is no head: whether the log's end was cut off cannot be checked")
 	case head.Seq > v.last.Seq:
 		v.problem(fmt.Sprintf("the log ends with record %d, and the head knows record %d: its end was cut off", v.last.Seq, head.Seq))
 	case *head == Head{Digest: genesis}: // nothing was known to be on disk yet

@@ -153,7 +153,7 @@ func (a *Authority) rotate(until time.Time) (fingerprint string, err error) {
 			return "", err
 		}
 		if len(keys) == 0 {
-			return "", fmt.Errorf("authority: no key is left in %q to vouch for a new one; put the newest back, or restart the broker to begin anew: %w", a.o.Dir, kb.ErrInvalid)
+			return "", fmt.Errorf("authority: no key is left in %q to sign a new one; put the newest back, or restart the broker to start with a new authority: %w", a.o.Dir, kb.ErrInvalid)
 		}
 		fresh, err := a.generation(keys, until)
 		if err != nil {

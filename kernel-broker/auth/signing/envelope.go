@@ -114,7 +114,7 @@ func bound(envelope *dsse.Envelope, size int) error {
 	for i, s := range envelope.Signatures {
 		// DSSE lets a key go without a name, and then each that is trusted is tried.
 		if s.KeyID != "" && kb.ValidateDigest(s.KeyID) != nil {
-			return fmt.Errorf("signatures[%d]: keyid %s is no key's: it is sha256: and 64 hex digits, or left out; sign it anew", i, clip(s.KeyID))
+			return fmt.Errorf("signatures[%d]: keyid %s is no key's: it is sha256: and 64 hex digits, or left out; sign it again", i, clip(s.KeyID))
 		}
 		if len(s.Sig) > maxSignature {
 			return fmt.Errorf("signatures[%d]: sig of %d bytes, at most %d", i, len(s.Sig), maxSignature)

@@ -190,7 +190,7 @@ func (t Trust) checkLifecycle(m Manifest, memory Memory, now time.Time) error {
 		return fmt.Errorf("%w: %s, and here it is %s; one of the two clocks is wrong", ErrFuture, day(m.Made), day(now))
 	}
 	if !now.Before(m.Expires) {
-		return fmt.Errorf("%w: on %s; sign it anew", ErrExpired, day(m.Expires))
+		return fmt.Errorf("%w: on %s; sign it again", ErrExpired, day(m.Expires))
 	}
 	if floor := max(t.Floors[m.Profile], memory.Floors[m.Profile]); m.Version < floor {
 		return fmt.Errorf("%w: version %d, the floor is %d", ErrFloor, m.Version, floor)

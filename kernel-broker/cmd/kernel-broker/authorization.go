@@ -122,7 +122,7 @@ func (r *authorization) warn(ctx context.Context) {
 	case err == nil && !enforced:
 		r.log.Warn("policy names accounts, and slurmctld lets every user name any: set AccountingStorageEnforce=associations in slurm.conf")
 	case len(lacks) > 0:
-		r.log.Warn("policy names accounts that Slurm does not have: whoever coordinates any account could make them", "accounts", lacks)
+		r.log.Warn("policy names accounts that Slurm does not have: any account coordinator can create them", "accounts", lacks)
 	}
 }
 

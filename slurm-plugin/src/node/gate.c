@@ -67,8 +67,8 @@ static bool judge_plain(const struct gate_facts *facts, char *cause)
 			return true;
 		gate_claim_holds(facts, reason);
 		snprintf(cause, GATE_CAUSE_SIZE,
-			 "Kernel Broker booted this kernel and nobody vouches "
-			 "for it: %.300s",
+			 "Kernel Broker booted this kernel and it is not "
+			 "proven: %.300s",
 			 reason);
 		return false;
 	}
