@@ -65,7 +65,7 @@ func (t Topology) Split(system uint32) (CoreSplit, error) {
 }
 
 func leavesNone(system uint32, cores int) string {
-	return fmt.Sprintf("of %d cores none is left for the application besides %d", cores, system)
+	return fmt.Sprintf("of %d cores none is left for the application with %d kept", cores, system)
 }
 
 // inOrder returns the cores in the order in which they become system cores.

@@ -236,7 +236,7 @@ func TestCheckRoot(t *testing.T) {
 func TestCheckCores(t *testing.T) {
 	k := kb.Kernel{Profile: "mitgcm", Version: 1, Architecture: "x86_64", SystemCores: 2}
 	for cores, words := range map[uint32]string{
-		0: "the node's agent reports no cores", 1: "of 1 cores none is left for the application besides 2 for the system",
+		0: "the node's agent reports no cores", 1: "of 1 cores none is left for the application with 2 kept for the system",
 		2: "of 2 cores none is left", 3: "", 64: "",
 	} {
 		err := k.CheckFits(kb.Inventory{Architecture: "x86_64", Cores: cores})

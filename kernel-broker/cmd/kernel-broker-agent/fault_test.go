@@ -62,7 +62,7 @@ func TestFaults(t *testing.T) {
 		}, kernelFault, "4096 MiB"},
 		{"more system cores than there are", func(_ *testing.T, _ *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
 			k.SystemCores = 4
-		}, kernelFault, "of 4 cores none is left for the application besides 4 for the system"},
+		}, kernelFault, "of 4 cores none is left for the application with 4 kept for the system"},
 		{"an argument that belongs to the node", func(_ *testing.T, _ *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
 			k.Arguments = []string{"net.ifnames=0"}
 		}, kernelFault, "belongs to the node"},
