@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -129,17 +128,6 @@ func (b BootTimes) Phases() []Phased {
 type Phased struct {
 	Phase string
 	Took  time.Duration
-}
-
-// Quantile is the nearest-rank quantile of the known times; negative if there is none.
-func Quantile(times []time.Duration, q float64) time.Duration {
-	known := slices.DeleteFunc(slices.Clone(times), func(d time.Duration) bool { return d < 0 })
-	if len(known) == 0 {
-		return -1
-	}
-	slices.Sort(known)
-	rank := int(math.Ceil(q*float64(len(known)) - 1e-9))
-	return known[min(max(rank, 1), len(known))-1]
 }
 
 // Try is one boot that was begun, and what became of it.

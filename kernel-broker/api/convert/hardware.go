@@ -9,6 +9,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats/quantile"
 )
 
 // HardwareFromProto converts what a node shows of its hardware.
@@ -80,7 +81,7 @@ func phaseTimes(boots []kb.BootTimes) []*api.PhaseTimes {
 		}
 		if len(known) > 0 {
 			out = append(out, &api.PhaseTimes{Phase: phase.Phase, Count: uint32(len(known)),
-				Median: durationpb.New(kb.Quantile(known, 0.5)), P95: durationpb.New(kb.Quantile(known, 0.95))})
+				Median: durationpb.New(quantile.NearestRank(known, 0.5)), P95: durationpb.New(quantile.NearestRank(known, 0.95))})
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats/quantile"
 )
 
 // Boot is one boot of a round, by the timeline of its job.
@@ -120,8 +121,8 @@ func summarise(rounds []Round) []Summary {
 		}
 		for _, p := range phases {
 			if seen := times[p.Phase]; len(seen) > 0 {
-				list = append(list, Summary{Way: way, Phase: p.Phase, Count: len(seen), Median: kb.Quantile(seen, 0.5).Seconds(),
-					P95: kb.Quantile(seen, 0.95).Seconds(), Most: kb.Quantile(seen, 1).Seconds()})
+				list = append(list, Summary{Way: way, Phase: p.Phase, Count: len(seen), Median: quantile.NearestRank(seen, 0.5).Seconds(),
+					P95: quantile.NearestRank(seen, 0.95).Seconds(), Most: quantile.NearestRank(seen, 1).Seconds()})
 			}
 		}
 	}
