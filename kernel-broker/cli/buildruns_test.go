@@ -16,7 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -25,12 +25,12 @@ func (f *fixture) counts(result profiling.Result) *api.Run {
 	f.t.Helper()
 	result.PGO = &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}, {Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}}}
 	archive := []byte("counters")
-	digest := artifact.DigestOf(archive).String()
-	f.files.bytes[digest] = archive
+	sum := digest.Of(archive)
+	f.files.bytes[sum] = archive
 	run := f.runs.list[2]
 	run.KernelProfile = "mitgcm-instrumented"
 	run.Nodes = []*api.RunNode{{Name: "n1", State: api.RunNodeState_RUN_NODE_STATE_DELIVERED,
-		Files: []*api.RunFile{f.store(result), {Name: "gcov-n1.tar.gz", Digest: digest, Size: 8}}}}
+		Files: []*api.RunFile{f.store(result), {Name: "gcov-n1.tar.gz", Digest: sum, Size: 8}}}}
 	return run
 }
 

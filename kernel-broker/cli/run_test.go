@@ -17,7 +17,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -79,9 +79,9 @@ func (f *fixture) store(result profiling.Result) *api.RunFile {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	digest := artifact.DigestOf(content).String()
-	f.files.bytes[digest] = content
-	return &api.RunFile{Name: kb.ResultFile, Digest: digest, Size: uint64(len(content))}
+	sum := digest.Of(content)
+	f.files.bytes[sum] = content
+	return &api.RunFile{Name: kb.ResultFile, Digest: sum, Size: uint64(len(content))}
 }
 
 func (f *fixture) profiled() {

@@ -189,16 +189,6 @@ func Arguments(k kb.Kernel) []string {
 	return list
 }
 
-// IgnoredBy says which arguments a kernel with these symbols ignores; empty for none.
-func IgnoredBy(k kb.Kernel, set func(symbol string) bool) string {
-	err := kb.CheckHonoured(Arguments(k), set)
-	if err == nil {
-		return ""
-	}
-	text, _, _ := strings.Cut(err.Error(), " (a recipe's")
-	return strings.ReplaceAll(text, "\n", "; ")
-}
-
 func signatures(l *look) {
 	profiles, ok := need(l, l.Profiles)
 	if !ok {

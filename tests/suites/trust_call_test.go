@@ -74,7 +74,8 @@ func (c caller) make() error {
 		if err := syscall.Setuid(*c.As); err != nil {
 			return err
 		}
-		more = client.Prove(munge.New(munge.DefaultSocket), "lab")
+		config := client.Config{Munge: munge.DefaultSocket, Trust: client.Trust{Cluster: "lab"}}
+		more = config.Proof(c.Address, func(socket string) client.Encoder { return munge.New(socket) })
 	}
 	conn, err := client.Dial(c.Address, client.Trust{CA: cmp.Or(c.CA, "/var/lib/kernel-broker/ca.pem"), Cluster: "lab"}, more...)
 	if err != nil {

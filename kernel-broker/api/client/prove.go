@@ -19,22 +19,17 @@ import (
 // Encoder signs a text in the name of the current user.
 type Encoder = credential.Encoder
 
-// Prove adds a fresh proof of the caller's identity to every call, bound to the call. It is for the network; on the
-// broker's host the socket suffices.
-func Prove(encoder Encoder, cluster string) []grpc.DialOption {
-	return prover{encoder: encoder, cluster: cluster}.options()
-}
-
-func (p prover) options() []grpc.DialOption {
-	// Chained, and so inside of the retries.
-	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(p.unary), grpc.WithChainStreamInterceptor(p.stream)}
-}
-
+// prover adds a fresh proof of the caller's identity to every call, bound to the call.
 type prover struct {
 	encoder Encoder
 	cluster string
 	// socket: the connection may be to the local socket, where calls need no proof, and no munged.
 	socket bool
+}
+
+func (p prover) options() []grpc.DialOption {
+	// Chained, and so inside of the retries.
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(p.unary), grpc.WithChainStreamInterceptor(p.stream)}
 }
 
 // with returns the context of a call that has its proof.

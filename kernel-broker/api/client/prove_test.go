@@ -25,7 +25,7 @@ func (noMunge) Encode(context.Context, []byte, time.Duration) (string, error) {
 
 // Without munged a call fails before it starts, with the reason, which differs from an unreachable broker.
 func TestWithoutMunge(t *testing.T) {
-	options := append(Prove(noMunge{}, "lab"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	options := append(prover{encoder: noMunge{}, cluster: "lab"}.options(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient("passthrough:///127.0.0.1:1", options...)
 	if err != nil {
 		t.Fatal(err)
@@ -59,9 +59,9 @@ func TestWithoutMunge(t *testing.T) {
 func TestProofIsForTheNetwork(t *testing.T) {
 	c := DefaultConfig()
 	asked := ""
-	vouch := func(socket string) Encoder { asked = socket; return noMunge{} }
+	munge := func(socket string) Encoder { asked = socket; return noMunge{} }
 	for address, want := range map[string]bool{"unix:///run/b.sock": false, "/run/b.sock": false, "head:7440": true, "10.0.0.1:7440": true, "rubbish": false} {
-		if got := c.Proof(address, vouch); (len(got) > 0) != want {
+		if got := c.Proof(address, munge); (len(got) > 0) != want {
 			t.Errorf("%s: %d options", address, len(got))
 		}
 	}
@@ -69,7 +69,7 @@ func TestProofIsForTheNetwork(t *testing.T) {
 		t.Errorf("asked %q", asked)
 	}
 	// Where the local socket is among the addresses a call goes without munged; a broker over the network refuses it.
-	conn, err := Dial("/nonexistent.sock,127.0.0.1:1", Trust{}, c.Proof("/nonexistent.sock,127.0.0.1:1", vouch)...)
+	conn, err := Dial("/nonexistent.sock,127.0.0.1:1", Trust{}, c.Proof("/nonexistent.sock,127.0.0.1:1", munge)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestProofIsForTheNetwork(t *testing.T) {
 		t.Errorf("without munged, with a socket: %v", err)
 	}
 	c.Munge = ""
-	if len(c.Proof("head:7440", vouch)) > 0 || len(DefaultConfig().Proof("head:7440", nil)) > 0 {
+	if len(c.Proof("head:7440", munge)) > 0 || len(DefaultConfig().Proof("head:7440", nil)) > 0 {
 		t.Error("a proof without munge")
 	}
 }

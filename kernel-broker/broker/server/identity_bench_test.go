@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
@@ -78,7 +77,7 @@ func BenchmarkAuthorisation(b *testing.B) {
 		}
 		return fmt.Errorf("a profile that is not there is retired: %w", err)
 	}
-	network := dial(b, whole.address, client.Prove(munge.New(munged.Socket), cluster)...)
+	network := dial(b, whole.address, proof(whole.address, munge.New(munged.Socket))...)
 	for _, c := range []struct {
 		name string
 		conn *grpc.ClientConn

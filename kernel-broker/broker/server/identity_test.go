@@ -136,9 +136,16 @@ func trust(t *testing.T, more ...func(*server.Options)) *trusted {
 	return f
 }
 
+// proof returns the dial options of a client that authenticates by this encoder.
+func proof(address string, encoder client.Encoder) []grpc.DialOption {
+	config := client.DefaultConfig()
+	config.Trust.Cluster = cluster
+	return config.Proof(address, func(string) client.Encoder { return encoder })
+}
+
 // by dials over TCP as kernelctl of a user does on a login node.
 func (f *trusted) by(t *testing.T, uid uint32) *grpc.ClientConn {
-	return dial(t, f.address, client.Prove(f.munged.As(uid), cluster)...)
+	return dial(t, f.address, proof(f.address, f.munged.As(uid))...)
 }
 
 // records returns the audit log as it is now.

@@ -69,7 +69,7 @@ func from(address string) grpc.DialOption {
 }
 
 func (s *countedBroker) by(t *testing.T, uid uint32, address string) *grpc.ClientConn {
-	return dial(t, s.address, append(client.Prove(s.munged.As(uid), cluster), from(address))...)
+	return dial(t, s.address, append(proof(s.address, s.munged.As(uid)), from(address))...)
 }
 
 // junk calls with what is no credential.

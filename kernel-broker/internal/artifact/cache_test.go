@@ -39,7 +39,7 @@ type source struct {
 
 func newSource(size int) *source {
 	content := random(size)
-	return &source{content: content, digest: DigestOf(content)}
+	return &source{content: content, digest: digestOf(content)}
 }
 
 func (s *source) fetch(_ context.Context, offset int64) (io.ReadCloser, error) {

@@ -13,7 +13,7 @@ const emptyDigest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495
 
 func TestParseDigest(t *testing.T) {
 	d, err := ParseDigest(emptyDigest)
-	if err != nil || d != DigestOf(nil) || d.String() != emptyDigest || d.IsZero() {
+	if err != nil || d != digestOf(nil) || d.String() != emptyDigest || d.IsZero() {
 		t.Fatalf("ParseDigest(%q) = %v, %v", emptyDigest, d, err)
 	}
 	for _, bad := range []string{
@@ -36,7 +36,7 @@ func TestDigestAsJSON(t *testing.T) {
 		Image Digest            `json:"image"`
 		Files map[Digest]string `json:"files"`
 	}
-	in := document{Image: DigestOf(nil), Files: map[Digest]string{DigestOf([]byte("x")): "x"}}
+	in := document{Image: digestOf(nil), Files: map[Digest]string{digestOf([]byte("x")): "x"}}
 	text, err := json.Marshal(in)
 	if err != nil || !strings.Contains(string(text), `"image":"`+emptyDigest+`"`) {
 		t.Fatalf("Marshal = %s, %v", text, err)

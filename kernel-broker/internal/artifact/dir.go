@@ -244,9 +244,6 @@ func ParseDigest(text string) (Digest, error) {
 	return d, nil
 }
 
-// DigestOf hashes content that is in memory.
-func DigestOf(content []byte) Digest { return Digest{sha256.Sum256(content)} }
-
 // String is the form that ParseDigest reads.
 func (d Digest) String() string { return digestPrefix + d.hex() }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"os"
@@ -15,6 +16,9 @@ import (
 	"testing"
 	"testing/iotest"
 )
+
+// digestOf hashes content that is in memory.
+func digestOf(content []byte) Digest { return Digest{sha256.Sum256(content)} }
 
 func openDir(t *testing.T) *Dir {
 	t.Helper()
@@ -66,7 +70,7 @@ func TestReceiveAndOpen(t *testing.T) {
 	d := openDir(t)
 	for _, size := range []int{0, 1, 4096, 100_000} {
 		content := random(size)
-		digest := DigestOf(content)
+		digest := digestOf(content)
 		if _, err := d.Open(digest); size > 0 && !errors.Is(err, ErrNotFound) {
 			t.Fatalf("Open before it is there = %v", err)
 		}
@@ -105,7 +109,7 @@ func TestReceiveAndOpen(t *testing.T) {
 
 func TestReceiveAdoptsOnlyWhatIsRight(t *testing.T) {
 	content := random(10_000)
-	digest := DigestOf(content)
+	digest := digestOf(content)
 	broken := errors.New("broken")
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -146,8 +150,8 @@ func TestReceiveAdoptsOnlyWhatIsRight(t *testing.T) {
 
 func TestMismatchNamesBothDigests(t *testing.T) {
 	d := openDir(t)
-	err := d.put(t.Context(), DigestOf([]byte("a")), 1, strings.NewReader("b"))
-	for _, digest := range []Digest{DigestOf([]byte("a")), DigestOf([]byte("b"))} {
+	err := d.put(t.Context(), digestOf([]byte("a")), 1, strings.NewReader("b"))
+	for _, digest := range []Digest{digestOf([]byte("a")), digestOf([]byte("b"))} {
 		if err == nil || !strings.Contains(err.Error(), digest.String()) {
 			t.Errorf("%v does not name %s", err, digest)
 		}
@@ -170,7 +174,7 @@ func damage(t *testing.T, path string) {
 func TestVerifyFindsDamage(t *testing.T) {
 	d := openDir(t)
 	content := random(50_000)
-	digest := DigestOf(content)
+	digest := digestOf(content)
 	if err := d.Verify(t.Context(), digest); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("Verify of a missing artifact = %v", err)
 	}
@@ -202,8 +206,8 @@ func TestListAndRemove(t *testing.T) {
 	want := map[Digest]int64{}
 	for i := range 20 {
 		content := random(i)
-		want[DigestOf(content)] = int64(i)
-		if err := d.put(t.Context(), DigestOf(content), int64(i), bytes.NewReader(content)); err != nil {
+		want[digestOf(content)] = int64(i)
+		if err := d.put(t.Context(), digestOf(content), int64(i), bytes.NewReader(content)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +242,7 @@ func TestListAndRemove(t *testing.T) {
 func TestReadersNeverSeePartialFiles(t *testing.T) {
 	d := openDir(t)
 	content := random(200_000)
-	digest := DigestOf(content)
+	digest := digestOf(content)
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, change func(*StoreOptions)) *world {
 
 func (w *world) put(content []byte) Digest {
 	w.t.Helper()
-	digest := DigestOf(content)
+	digest := digestOf(content)
 	if stored, err := w.Put(w.t.Context(), digest, int64(len(content)), 0, bytes.NewReader(content)); err != nil || !stored {
 		w.t.Fatalf("Put = %v, %v", stored, err)
 	}
@@ -67,7 +67,7 @@ func (errorReader) Read([]byte) (int, error) { return 0, errLost }
 
 func TestInterruptedUploadResumes(t *testing.T) {
 	w := newWorld(t, nil)
-	digest, size := DigestOf(long), int64(len(long))
+	digest, size := digestOf(long), int64(len(long))
 	for _, step := range []struct{ offset, until int64 }{{0, 5000}, {5000, 9000}, {7000, 12000}} {
 		_, err := w.Put(t.Context(), digest, size, step.offset, breaks(long[step.offset:step.until]))
 		if !errors.Is(err, errLost) {
@@ -98,7 +98,7 @@ func TestInterruptedUploadResumes(t *testing.T) {
 
 func TestMismatchedUploadRestarts(t *testing.T) {
 	w := newWorld(t, nil)
-	digest, size := DigestOf(long), int64(len(long))
+	digest, size := digestOf(long), int64(len(long))
 	if _, err := w.Put(t.Context(), digest, size, 0, breaks([]byte("something else"))); !errors.Is(err, errLost) {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestMismatchedUploadRestarts(t *testing.T) {
 // A file that is damaged on the disk is found, and can be uploaded again.
 func TestDamagedFileCanBeUploadedAgain(t *testing.T) {
 	w := newWorld(t, nil)
-	digest, size := DigestOf(long), int64(len(long))
+	digest, size := digestOf(long), int64(len(long))
 	put := func() {
 		t.Helper()
 		if stored, err := w.Put(t.Context(), digest, size, 0, bytes.NewReader(long)); err != nil || !stored {
@@ -153,13 +153,13 @@ func TestQuotaAndConcurrentUploads(t *testing.T) {
 	w := newWorld(t, func(o *StoreOptions) { o.Limit, o.Uploads = 100, 2 })
 	w.put([]byte(strings.Repeat("a", 60)))
 	b := []byte(strings.Repeat("b", 41))
-	if _, err := w.Put(t.Context(), DigestOf(b), 41, 0, bytes.NewReader(b)); !errors.Is(err, ErrStoreFull) {
+	if _, err := w.Put(t.Context(), digestOf(b), 41, 0, bytes.NewReader(b)); !errors.Is(err, ErrStoreFull) {
 		t.Errorf("over the limit: %v", err)
 	}
 	// Nothing needs the first one; after its grace period it makes room.
 	w.now = w.now.Add(2 * time.Hour)
 	w.put(b)
-	if has, err := w.Has(DigestOf([]byte(strings.Repeat("a", 60))), 60); has || err != nil {
+	if has, err := w.Has(digestOf([]byte(strings.Repeat("a", 60))), 60); has || err != nil {
 		t.Errorf("Has = %v, %v", has, err)
 	}
 	var readers []*io.PipeWriter
@@ -168,7 +168,7 @@ func TestQuotaAndConcurrentUploads(t *testing.T) {
 		r, writer := io.Pipe()
 		readers = append(readers, writer)
 		group.Go(func() {
-			if _, err := w.Put(t.Context(), DigestOf([]byte(content)), 1, 0, r); err != nil {
+			if _, err := w.Put(t.Context(), digestOf([]byte(content)), 1, 0, r); err != nil {
 				t.Error(err)
 			}
 		})
@@ -177,10 +177,10 @@ func TestQuotaAndConcurrentUploads(t *testing.T) {
 	for running() < 2 {
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := w.Put(t.Context(), DigestOf([]byte("c")), 1, 0, nil); !errors.Is(err, ErrInUse) {
+	if _, err := w.Put(t.Context(), digestOf([]byte("c")), 1, 0, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("the same twice: %v", err)
 	}
-	if _, err := w.Put(t.Context(), DigestOf([]byte("e")), 1, 0, nil); !errors.Is(err, ErrUploads) {
+	if _, err := w.Put(t.Context(), digestOf([]byte("e")), 1, 0, nil); !errors.Is(err, ErrUploads) {
 		t.Errorf("a third: %v", err)
 	}
 	for i, writer := range readers {
@@ -196,7 +196,7 @@ func TestQuotaAndConcurrentUploads(t *testing.T) {
 func TestCollect(t *testing.T) {
 	w := newWorld(t, nil)
 	needed, orphan, asked := w.put([]byte("needed")), w.put([]byte("orphan")), w.put([]byte("asked for"))
-	broken := DigestOf(long)
+	broken := digestOf(long)
 	if _, err := w.Put(t.Context(), broken, int64(len(long)), 0, breaks(long[:10])); !errors.Is(err, errLost) {
 		t.Fatal(err)
 	}
