@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
@@ -163,14 +163,14 @@ func (r registration) measureLater(v *api.ProfileVersion) ([]catalog.Artifact, e
 
 // fetch gets a stored file of so many bytes, and checks its digest. It stops where
 // the file has to end.
-func (a *app) fetch(ctx context.Context, digest string, size uint64, to io.Writer) error {
+func (a *app) fetch(ctx context.Context, want string, size uint64, to io.Writer) error {
 	conn, err := a.dial()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := api.NewCatalogServiceClient(conn).FetchArtifact(ctx, &api.FetchArtifactRequest{Digest: digest})
+	stream, err := api.NewCatalogServiceClient(conn).FetchArtifact(ctx, &api.FetchArtifactRequest{Digest: want})
 	if err != nil {
 		return err
 	}
@@ -185,15 +185,15 @@ func (a *app) fetch(ctx context.Context, digest string, size uint64, to io.Write
 		}
 		n := uint64(len(part.GetData()))
 		if n > left {
-			return fmt.Errorf("the broker sends more than the %d bytes of artifact %s: %w", size, digest, kb.ErrInvalid)
+			return fmt.Errorf("the broker sends more than the %d bytes of artifact %s: %w", size, want, kb.ErrInvalid)
 		}
 		if _, err := io.MultiWriter(sum, to).Write(part.GetData()); err != nil {
 			return err
 		}
 		left -= n
 	}
-	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != digest {
-		return fmt.Errorf("the broker's file has digest %s, not %s: %w", got, digest, kb.ErrInvalid)
+	if got := digest.Text(sum); got != want {
+		return fmt.Errorf("the broker's file has digest %s, not %s: %w", got, want, kb.ErrInvalid)
 	}
 	return nil
 }

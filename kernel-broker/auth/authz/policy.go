@@ -23,8 +23,6 @@
 package authz
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -38,6 +36,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
@@ -262,8 +261,7 @@ func Load(path string, always []uint32) (State, error) {
 		return State{}, err
 	}
 	p.Always = always
-	sum := sha256.Sum256(text)
-	return State{Policy: p, Text: string(text), Digest: "sha256:" + hex.EncodeToString(sum[:]), Since: time.Now()}, nil
+	return State{Policy: p, Text: string(text), Digest: digest.Of(text), Since: time.Now()}, nil
 }
 
 // Parse reads the text of a policy; name is what its answers call the file.

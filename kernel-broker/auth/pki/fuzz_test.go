@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // Records of nodes are what lets a node in. Whatever stands in one, a token that
@@ -18,8 +19,8 @@ import (
 func FuzzRecord(f *testing.F) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, record := range []Record{
-		{Node: "n1", Token: &Pending{Hash: hashOf([]byte("secret")), Expires: now.Add(time.Hour), By: "root"}},
-		{Node: "n1", Token: &Pending{Hash: hashOf([]byte("secret")), Expires: now, Key: "k"}, Issued: []Issued{{Serial: "1f", NotAfter: now}}},
+		{Node: "n1", Token: &Pending{Hash: digest.Of([]byte("secret")), Expires: now.Add(time.Hour), By: "root"}},
+		{Node: "n1", Token: &Pending{Hash: digest.Of([]byte("secret")), Expires: now, Key: "k"}, Issued: []Issued{{Serial: "1f", NotAfter: now}}},
 		{Node: "n1", Revoked: &Revocation{At: now, By: "root"}},
 	} {
 		text, err := json.Marshal(record)
@@ -44,7 +45,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		before := r.Token
 		if _, err := r.use(secret, key, now); err == nil {
-			if before == nil || before.Hash != hashOf([]byte(secret)) || !now.Before(before.Expires) || r.Token.Key != key {
+			if before == nil || before.Hash != digest.Of([]byte(secret)) || !now.Before(before.Expires) || r.Token.Key != key {
 				t.Errorf("%q opens %s", secret, value)
 			}
 			if _, err := r.use(secret, key+"x", now); key != "" && err == nil {

@@ -4,10 +4,8 @@ package pki
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +15,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 const recordPrefix = "trust/nodes/"
@@ -171,18 +170,13 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func hashOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 // use checks a secret and notes the key that the token is used for; first says
 // that it was not used before.
 func (r *Record) use(secret, key string, now time.Time) (first bool, err error) {
 	t := r.Token
-	if t == nil || !equal(t.Hash, hashOf([]byte(secret))) {
+	if t == nil || !equal(t.Hash, digest.Of([]byte(secret))) {
 		return false, fmt.Errorf("node %q: this token is none, or was replaced or revoked; kernelctl node token %s makes another: %w", r.Node, r.Node, kb.ErrDenied)
 	}
 	if !now.Before(t.Expires) {

@@ -17,6 +17,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // Life of tokens.
@@ -87,7 +88,7 @@ func (r *Registry) CreateToken(ctx context.Context, node string, ttl time.Durati
 	}
 	expires := r.o.Now().Add(ttl).UTC()
 	err = r.change(ctx, node, func(record *Record) error {
-		record.Token = &Pending{Hash: hashOf([]byte(token.Secret)), Expires: expires, By: by}
+		record.Token = &Pending{Hash: digest.Of([]byte(token.Secret)), Expires: expires, By: by}
 		return nil
 	})
 	if err != nil {
@@ -231,7 +232,7 @@ func (r *Registry) keyOf(request []byte) (crypto.PublicKey, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("public key: %w: %w", kb.ErrInvalid, err)
 	}
-	return public, hashOf(der), nil
+	return public, digest.Of(der), nil
 }
 
 func (r *Registry) issue(record *Record, public crypto.PublicKey, key, from string, now time.Time) ([]*x509.Certificate, error) {

@@ -13,12 +13,12 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // ErrKey means that a key cannot be used.
@@ -37,8 +37,7 @@ func KeyID(public crypto.PublicKey) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrKey, err)
 	}
-	sum := sha256.Sum256(der)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return digest.Of(der), nil
 }
 
 func usable(public crypto.PublicKey) error {

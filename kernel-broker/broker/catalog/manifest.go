@@ -4,7 +4,6 @@ package catalog
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"slices"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -114,7 +114,7 @@ func DescribeFile(path string, most uint64) (Artifact, error) {
 	if uint64(size) > most {
 		return Artifact{}, fmt.Errorf("%s has %d bytes, at most %d are possible: %w", path, size, most, kb.ErrInvalid)
 	}
-	return Artifact{Path: path, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: uint64(size)}, nil
+	return Artifact{Path: path, Digest: digest.Text(sum), Size: uint64(size)}, nil
 }
 
 // Kernel builds the version of a profile from the manifest and its files, which must match the manifest. initrd is nil
