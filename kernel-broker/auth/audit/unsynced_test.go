@@ -71,7 +71,7 @@ func behind(t *testing.T) string {
 
 // A restart does not make records certain of which a sync had failed: the log goes
 // on in another file, whose first record says which they are.
-func TestADoubtOutlivesItsWriter(t *testing.T) {
+func TestUncertainTailOutlivesItsWriter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	l, _ := clocked(t, dir, 0)
 	add(t, l, "one")
@@ -100,7 +100,7 @@ func TestADoubtOutlivesItsWriter(t *testing.T) {
 }
 
 // A sync that fails after a restart puts nothing in doubt that the head knows.
-func TestADoubtAfterARestart(t *testing.T) {
+func TestUncertainTailAfterARestart(t *testing.T) {
 	dir := write(t, 3)
 	l, now := clocked(t, dir, 0)
 	l.file = &failing{file: l.file, fails: 1}

@@ -69,7 +69,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestAuthorize(t *testing.T) {
 	g, h, _, _ := newGuard(t, ocean)
 	for _, c := range []struct {
 		uid     uint32

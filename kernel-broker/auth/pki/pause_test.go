@@ -77,9 +77,9 @@ func TestAThousandRenewals(t *testing.T) {
 	s.enrol("n2")
 }
 
-// An agent whose renewal was answered, and who did not hear it, asks again with
-// the key that it made: it gets what was signed, and nothing is written.
-func TestARenewalThatWasNotHeard(t *testing.T) {
+// An agent whose renewal was answered, and who did not receive the answer, asks again
+// with the key that it made: it gets what was signed, and nothing is written.
+func TestARenewalThatWasNotAcknowledged(t *testing.T) {
 	s := newSite(t)
 	node := s.enrol("n1")
 	s.clock.pass(20 * 24 * time.Hour)
@@ -113,7 +113,7 @@ func TestARenewalThatWasNotHeard(t *testing.T) {
 	_, err = s.registry.Renew(t.Context(), node.peer(t), b.request)
 	s.clock.pass(wantLater(t, "another key", err))
 	if _, err = s.registry.Renew(t.Context(), node.peer(t), b.request); err != nil || s.clock.Now().After(node.pair.Leaf.NotAfter) {
-		t.Errorf("when it was told to come back: %v", err)
+		t.Errorf("when it was sent away for a while: %v", err)
 	}
 }
 

@@ -229,7 +229,7 @@ func TestUploadRefused(t *testing.T) {
 	}
 }
 
-func TestStandingOverTheWire(t *testing.T) {
+func TestLifecycleOverTheWire(t *testing.T) {
 	f := serve(t, nil, nil)
 	client := api.NewCatalogServiceClient(f.local(t))
 	ctx := t.Context()

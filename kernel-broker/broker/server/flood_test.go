@@ -13,7 +13,7 @@ import (
 // Ten thousand strangers who connect and say nothing take the places of guests
 // and no more. Nodes and those on the broker's host are served meanwhile, and
 // after the time for a handshake everybody is.
-func TestTenThousandStrangers(t *testing.T) {
+func TestTenThousandUnauthenticated(t *testing.T) {
 	s := serveTLS(t, time.Hour, func(o *server.Options) {
 		users(o)
 		o.Limits = server.DefaultLimits()

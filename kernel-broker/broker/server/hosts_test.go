@@ -42,7 +42,7 @@ func TestWhereCallersAre(t *testing.T) {
 
 // Root on one node calls as many users, and the refusals and reads of others stay
 // on record: of these users elsewhere, too.
-func TestRootOnANodeHidesNobody(t *testing.T) {
+func TestRefusalsOfOneNodeDoNotHideOthers(t *testing.T) {
 	const uids, times, most = 1000, 20, 2 * 2000
 	g, tape := recording(t)
 	now := time.Now()

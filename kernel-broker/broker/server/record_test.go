@@ -208,7 +208,7 @@ func (f *fixture) from(t *testing.T, address string) *grpc.ClientConn {
 
 // A stranger who is refused all the time fills no record, and no other one's
 // refusals, a replay say, are left out with his.
-func TestAStrangerHidesNobody(t *testing.T) {
+func TestRefusalsOfOneAddressDoNotHideOthers(t *testing.T) {
 	f := trust(t, func(o *server.Options) {
 		o.Limits = server.DefaultLimits()
 		o.Limits.Addresses = limit.Rate{PerSecond: 1e6, Burst: 1e6}

@@ -132,7 +132,7 @@ func (h *held) Recv() (*api.UploadRunFileRequest, error) {
 }
 
 // Nodes that send a byte a minute hold their own places, and none of builders.
-func TestPlacesOfNodes(t *testing.T) {
+func TestUploadsOfNodes(t *testing.T) {
 	s := NewRunService(RunOptions{Runs: &openRuns{}, Artifacts: &files{}, MaxBytes: 100, Uploads: 3})
 	hold := func(node string) (end func()) {
 		h := &held{uploading: uploading{ctx: t.Context(), messages: []*api.UploadRunFileRequest{{Node: node, RunId: 7, Data: []byte("x"),

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestMend(t *testing.T) {
+func TestRecover(t *testing.T) {
 	obj := t.TempDir()
 	end := time.Now()
 	for path, ago := range map[string]time.Duration{

@@ -158,7 +158,7 @@ ffffffff81800010 t started
 	}
 }
 
-func TestHeatAsText(t *testing.T) {
+func TestCoverageAsText(t *testing.T) {
 	for h := NoCode; h <= Hot; h++ {
 		text, err := h.MarshalText()
 		var back Coverage
@@ -167,7 +167,7 @@ func TestHeatAsText(t *testing.T) {
 		}
 	}
 	if new(Coverage).UnmarshalText([]byte("lukewarm")) == nil {
-		t.Error("lukewarm is a heat")
+		t.Error("lukewarm is a coverage")
 	}
 }
 

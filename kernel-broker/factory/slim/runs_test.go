@@ -89,7 +89,7 @@ func someUses() Uses {
 	return uses
 }
 
-func TestWitness(t *testing.T) {
+func TestTraceCoverage(t *testing.T) {
 	calls, err := ReadCalls(strings.NewReader(smallCalls))
 	if err != nil {
 		t.Fatal(err)
