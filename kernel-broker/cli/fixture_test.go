@@ -39,7 +39,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// files is rpc.Artifacts in memory.
+// files is server.Artifacts in memory.
 type files struct {
 	mu    sync.Mutex
 	bytes map[string][]byte

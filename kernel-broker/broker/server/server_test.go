@@ -34,7 +34,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
-// files is rpc.Artifacts in memory.
+// files is server.Artifacts in memory.
 type files struct {
 	mu    sync.Mutex
 	bytes map[string][]byte

@@ -27,7 +27,7 @@ type twoUsers struct {
 	server.Runs
 }
 
-// nodesOf is rpc.Nodes by another name.
+// nodesOf is server.Nodes by another name.
 type (
 	nodesOf    = server.Nodes
 	theirNodes struct{ nodesOf }

@@ -43,7 +43,7 @@ func toDomain(err error) error {
 	return err
 }
 
-// Put implements rpc.Artifacts.
+// Put implements server.Artifacts.
 func (a artifacts) Put(ctx context.Context, digest string, size, offset uint64, source io.Reader) (bool, error) {
 	d, err := artifact.ParseDigest(digest)
 	if err != nil {
@@ -53,7 +53,7 @@ func (a artifacts) Put(ctx context.Context, digest string, size, offset uint64, 
 	return stored, toDomain(err)
 }
 
-// State implements rpc.Artifacts.
+// State implements server.Artifacts.
 func (a artifacts) State(_ context.Context, digest string) (bool, uint64, error) {
 	d, err := artifact.ParseDigest(digest)
 	if err != nil {
@@ -63,7 +63,7 @@ func (a artifacts) State(_ context.Context, digest string) (bool, uint64, error)
 	return stored, uint64(size), toDomain(err)
 }
 
-// Open implements rpc.Artifacts.
+// Open implements server.Artifacts.
 func (a artifacts) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint64, error) {
 	d, err := artifact.ParseDigest(digest)
 	if err != nil {
@@ -80,13 +80,13 @@ func (a artifacts) Open(_ context.Context, digest string) (io.ReadSeekCloser, ui
 	return file, uint64(info.Size()), nil
 }
 
-// List implements rpc.Artifacts.
+// List implements server.Artifacts.
 func (a artifacts) List(ctx context.Context) ([]server.Artifact, uint64, uint64, error) {
 	files, used, err := a.store.List(ctx)
 	return converted(files), uint64(used), a.limit, toDomain(err)
 }
 
-// Collect implements rpc.Artifacts.
+// Collect implements server.Artifacts.
 func (a artifacts) Collect(ctx context.Context, dryRun bool) ([]server.Artifact, error) {
 	files, err := a.store.Collect(ctx, dryRun)
 	return converted(files), toDomain(err)
@@ -100,7 +100,7 @@ func converted(files []artifact.Stored) []server.Artifact {
 	return out
 }
 
-// check implements broker.Options.CheckArtifact.
+// check implements controller.Options.CheckArtifact.
 func (a artifacts) check(ctx context.Context, digest string) error {
 	d, err := artifact.ParseDigest(digest)
 	if err != nil {
