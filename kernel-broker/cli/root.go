@@ -44,8 +44,8 @@ type Invocation struct {
 	Version string
 	// Terminal: stderr is a terminal, so progress may be drawn on it.
 	Terminal bool
-	// Vouch authenticates the user over the network by a munged's socket.
-	Vouch func(socket string) client.Encoder
+	// Munge authenticates the user over the network by a munged's socket.
+	Munge func(socket string) client.Encoder
 
 	try bootTest // in place of admission.Try
 }
@@ -170,7 +170,7 @@ func (a *app) dial() (*grpc.ClientConn, error) {
 
 func (a *app) dialBy(config client.Config) (*grpc.ClientConn, error) {
 	a.address = cmp.Or(a.broker, a.Getenv(addressVariable), config.Broker)
-	conn, err := client.Dial(a.address, config.Trust, config.Proof(a.address, a.Vouch)...)
+	conn, err := client.Dial(a.address, config.Trust, config.Proof(a.address, a.Munge)...)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -214,21 +214,21 @@ func (l *look) certificate(node string, good []Certificate) {
 // full is the share of a limit at which a store has too little room.
 const full = 0.9
 
-func (l *look) room(r Room, remedy string) {
-	if r.Limit > 0 && float64(r.Used) > full*float64(r.Limit) {
-		l.warn(r.Name, fmt.Sprintf("%d of %d MiB are used", r.Used>>20, r.Limit>>20), remedy)
+func (l *look) capacity(c Capacity, remedy string) {
+	if c.Limit > 0 && float64(c.Used) > full*float64(c.Limit) {
+		l.warn(c.Name, fmt.Sprintf("%d of %d MiB are used", c.Used>>20, c.Limit>>20), remedy)
 	}
 }
 
 func artifactRoom(l *look) {
-	if r, ok := need(l, l.Artifacts); ok {
-		l.room(r, "retire versions that nobody uses, then kernelctl artifact gc; or artifacts.max_bytes of broker.yaml")
+	if c, ok := need(l, l.Artifacts); ok {
+		l.capacity(c, "retire versions that nobody uses, then kernelctl artifact gc; or artifacts.max_bytes of broker.yaml")
 	}
 }
 
 func databaseRoom(l *look) {
-	if r, ok := need(l, l.Database); ok {
-		l.room(r, "lower keep_jobs in broker.yaml; or use an etcd cluster (etcd.endpoints)")
+	if c, ok := need(l, l.Database); ok {
+		l.capacity(c, "lower keep_jobs in broker.yaml; or use an etcd cluster (etcd.endpoints)")
 	}
 }
 

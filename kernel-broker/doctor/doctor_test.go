@@ -87,7 +87,7 @@ func healthy() *Site {
 		Authorities: Known([]Certificate{{From: noon.AddDate(-2, 0, 0), Until: noon.AddDate(8, 0, 0)}}),
 		Certificates: Known(map[string][]Certificate{
 			"n1": {month()}, "n2": {{From: noon.AddDate(0, 0, -40), Until: noon.AddDate(0, 0, -10)}, month()}, "n3": {month()}}),
-		Artifacts: Known(Room{Name: "artifacts", Used: 1 << 30, Limit: 64 << 30}), Database: Known(Room{Name: "db", Used: 20 << 20, Limit: 512 << 20}),
+		Artifacts: Known(Capacity{Name: "artifacts", Used: 1 << 30, Limit: 64 << 30}), Database: Known(Capacity{Name: "db", Used: 20 << 20, Limit: 512 << 20}),
 		Disks: Known([]Disk{{Path: "/var/lib/kernel-broker", Free: 50 << 30, Size: 100 << 30}}),
 		Nodes: Known([]Node{node("n1"), node("n2"), node("n3")}),
 		Profiles: Known([]kb.Profile{profile(kb.StockProfile, kernel(kb.StockProfile, 1)), profile("mitgcm", kernel("mitgcm", 1), kernel("mitgcm", 2)),

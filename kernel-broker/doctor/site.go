@@ -48,8 +48,8 @@ type Site struct {
 	Authorities  Fact[[]Certificate]
 	Certificates Fact[map[string][]Certificate] // good ones of each enrolled node
 	Revoked      []string                       // nodes that have had no certificate since they were revoked
-	Artifacts    Fact[Room]
-	Database     Fact[Room]
+	Artifacts    Fact[Capacity]
+	Database     Fact[Capacity]
 	Disks        Fact[[]Disk]
 	Nodes        Fact[[]Node]
 	Profiles     Fact[[]kb.Profile]
@@ -158,8 +158,8 @@ type Port struct {
 // Certificate has the time in which it is good.
 type Certificate struct{ From, Until time.Time }
 
-// Room is a store that may fill up. Limit 0: none.
-type Room struct {
+// Capacity is a store that may fill up. Limit 0: none.
+type Capacity struct {
 	Name        string
 	Used, Limit uint64
 }

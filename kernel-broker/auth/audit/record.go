@@ -72,11 +72,11 @@ type record struct {
 }
 
 const (
-	// maxText of one part of an entry, and maxWords of one that says what
+	// maxText of one part of an entry, and maxReason of one that says what
 	// became of it: users, nodes and unauthenticated callers write some of the first, and the
 	// second quote them. No name of the domain is as long.
-	maxText  = 200
-	maxWords = 400
+	maxText   = 200
+	maxReason = 400
 	// maxLine is longer than any record can get, or ever could.
 	maxLine = 64 << 10
 )
@@ -95,7 +95,7 @@ func (e Entry) clipped() Entry {
 	for _, text := range []*string{&e.Who, &e.By, &e.From, &e.Action, &e.Object, &e.Via, &e.Stated} {
 		*text = clip(*text, maxText)
 	}
-	e.Reason, e.Outcome = clip(e.Reason, maxWords), clip(e.Outcome, maxWords)
+	e.Reason, e.Outcome = clip(e.Reason, maxReason), clip(e.Outcome, maxReason)
 	return e
 }
 

@@ -66,7 +66,7 @@ type Encoder interface {
 	Encode(ctx context.Context, payload []byte, ttl time.Duration) (string, error)
 }
 
-// Claim is what a credential vouches for.
+// Claim is the signed content of a credential.
 type Claim struct {
 	Cluster, Method string
 	Nonce, Digest   string // in hex
@@ -245,7 +245,7 @@ func NewVerifier(o Options) *Verifier {
 }
 
 // VerifiedUser is who makes a call, once the call's message is found to be the one
-// that was vouched for.
+// that was signed.
 type VerifiedUser struct {
 	UID, GID uint32
 	Host     netip.Addr
@@ -256,17 +256,17 @@ type VerifiedUser struct {
 // used from here on, whatever becomes of the call. With an error it returns
 // whose the credential seems to be, for the record, if that is known.
 func (v *Verifier) Verify(ctx context.Context, credential, method string) (*VerifiedUser, error) {
-	vouched, err := v.decoder.Decode(ctx, credential)
+	decoded, err := v.decoder.Decode(ctx, credential)
 	if err != nil {
-		return claimedUser(vouched), err
+		return claimedUser(decoded), err
 	}
-	p := &VerifiedUser{UID: vouched.UID, GID: vouched.GID, Host: vouched.Host}
-	claim, err := parseClaim(vouched.Payload)
+	p := &VerifiedUser{UID: decoded.UID, GID: decoded.GID, Host: decoded.Host}
+	claim, err := parseClaim(decoded.Payload)
 	if err != nil {
 		return p, err
 	}
 	p.digest = claim.Digest
-	switch age := vouched.Decoded.Sub(vouched.Encoded); {
+	switch age := decoded.Decoded.Sub(decoded.Encoded); {
 	case claim.Cluster != v.cluster:
 		return p, fmt.Errorf("credential says %q, this is the broker of %q (cluster in client.yaml and broker.yaml): %w",
 			claim.Cluster, v.cluster, ErrElsewhere)
@@ -275,10 +275,10 @@ func (v *Verifier) Verify(ctx context.Context, credential, method string) (*Veri
 	case age > MaxAge || age < -MaxAge:
 		return p, fmt.Errorf("credential was made %v before it came, at most %v either way are taken (do the clocks agree?): %w",
 			age, MaxAge, ErrStale)
-	case vouched.Encoded.Before(v.began):
+	case decoded.Encoded.Before(v.began):
 		return p, fmt.Errorf("credential was made before this broker began to listen, make another one: %w", ErrStale)
 	}
-	return p, v.memory.add(v.now(), vouched.UID, claim.Nonce)
+	return p, v.memory.add(v.now(), decoded.UID, claim.Nonce)
 }
 
 func claimedUser(v Decoded) *VerifiedUser {
@@ -288,10 +288,10 @@ func claimedUser(v Decoded) *VerifiedUser {
 	return &VerifiedUser{UID: v.UID, GID: v.GID, Host: v.Host}
 }
 
-// Binds reports whether the message is the one that was vouched for.
+// Binds reports whether the message is the one that was signed.
 func (p *VerifiedUser) Binds(message proto.Message) error {
 	if p.digest == "" || Digest(message) != p.digest {
-		return fmt.Errorf("the message is not the one that was vouched for: %w", ErrOtherCall)
+		return fmt.Errorf("the message is not the one that was signed: %w", ErrOtherCall)
 	}
 	return nil
 }

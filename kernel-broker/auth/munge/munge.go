@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package munge asks munged, the daemon by which Slurm's own users prove who
-// they are: Encode has it vouch for the caller's uid and a few bytes, Decode
-// has it judge what somebody else brings.
+// they are: Encode has it sign the caller's uid and a few bytes, Decode has it
+// check what another caller sends.
 //
 // There is no well-kept Go library for it, and libmunge would need cgo. So
 // this package speaks to munged's socket itself: one request and one answer on
@@ -53,7 +53,7 @@ type Client struct{ socket string }
 // New returns a client of the munged at a socket; it does not connect.
 func New(socket string) *Client { return &Client{socket: socket} }
 
-// Encode has munged vouch for this process's effective uid and the payload.
+// Encode has munged sign this process's effective uid and the payload.
 func (c *Client) Encode(ctx context.Context, payload []byte, ttl time.Duration) (string, error) {
 	body, err := c.ask(ctx, encodeRequest, encodeBody(payload, ttl))
 	if err != nil {

@@ -74,11 +74,11 @@ func (s *surveyor) brokerFile() {
 	switch {
 	case !s.controller:
 		s.site.BrokerFile = doctor.Unknown[doctor.BrokerFile](noController)
-		s.site.Database = doctor.Unknown[doctor.Room](noController)
+		s.site.Database = doctor.Unknown[doctor.Capacity](noController)
 		return
 	case !exists(s.BrokerFile):
 		why := s.BrokerFile + " is not on this host"
-		s.site.BrokerFile, s.site.Database = doctor.Unknown[doctor.BrokerFile](why), doctor.Unknown[doctor.Room](why)
+		s.site.BrokerFile, s.site.Database = doctor.Unknown[doctor.BrokerFile](why), doctor.Unknown[doctor.Capacity](why)
 		return
 	}
 	b, err := readBroker(s.BrokerFile)
@@ -91,7 +91,7 @@ func (s *surveyor) brokerFile() {
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		s.site.BrokerFile = doctor.Unknown[doctor.BrokerFile]("only root may read " + s.BrokerFile + " and its policy")
-		s.site.Database = doctor.Unknown[doctor.Room]("only root may read " + s.BrokerFile)
+		s.site.Database = doctor.Unknown[doctor.Capacity]("only root may read " + s.BrokerFile)
 		return
 	}
 	if err != nil {
@@ -103,16 +103,16 @@ func (s *surveyor) brokerFile() {
 
 func (s *surveyor) database(b brokerYAML) {
 	if len(b.Etcd.Endpoints) > 0 {
-		s.site.Database = doctor.Unknown[doctor.Room]("etcd is a cluster of its own")
+		s.site.Database = doctor.Unknown[doctor.Capacity]("etcd is a cluster of its own")
 		return
 	}
 	path := filepath.Join(b.DataDir, "etcd/etcd/member/snap/db")
 	info, err := os.Stat(path)
 	if err != nil {
-		s.site.Database = doctor.Unknown[doctor.Room](err.Error())
+		s.site.Database = doctor.Unknown[doctor.Capacity](err.Error())
 		return
 	}
-	s.site.Database = doctor.Known(doctor.Room{Name: path, Used: uint64(info.Size()), Limit: quota})
+	s.site.Database = doctor.Known(doctor.Capacity{Name: path, Used: uint64(info.Size()), Limit: quota})
 }
 
 func (s *surveyor) dataDir() string {
@@ -175,8 +175,8 @@ func (s *surveyor) broker(ctx context.Context) {
 	profiles, err := ask(ctx, conn, api.NewCatalogServiceClient, api.CatalogServiceClient.ListProfiles, &api.ListProfilesRequest{})
 	s.site.Profiles = fact(profiles, err, profilesOf)
 	room, err := ask(ctx, conn, api.NewCatalogServiceClient, api.CatalogServiceClient.ListArtifacts, &api.ListArtifactsRequest{})
-	s.site.Artifacts = fact(room, err, func(r *api.ListArtifactsResponse) doctor.Room {
-		return doctor.Room{Name: "artifacts", Used: r.GetUsedBytes(), Limit: r.GetLimitBytes()}
+	s.site.Artifacts = fact(room, err, func(r *api.ListArtifactsResponse) doctor.Capacity {
+		return doctor.Capacity{Name: "artifacts", Used: r.GetUsedBytes(), Limit: r.GetLimitBytes()}
 	})
 	trusted, err := ask(ctx, conn, api.NewTrustServiceClient, api.TrustServiceClient.ListCertificates, &api.ListCertificatesRequest{})
 	s.site.Certificates = fact(trusted, err, certificatesOf)
@@ -189,7 +189,7 @@ func (s *surveyor) broker(ctx context.Context) {
 func (s *surveyor) noBroker(why string) {
 	s.site.Health = doctor.Unknown[doctor.Health](why)
 	s.site.Nodes, s.site.Profiles = doctor.Unknown[[]doctor.Node](why), doctor.Unknown[[]kb.Profile](why)
-	s.site.Artifacts = doctor.Unknown[doctor.Room](why)
+	s.site.Artifacts = doctor.Unknown[doctor.Capacity](why)
 	s.site.Certificates, s.site.Authorities = doctor.Unknown[map[string][]doctor.Certificate](why), doctor.Unknown[[]doctor.Certificate](why)
 }
 

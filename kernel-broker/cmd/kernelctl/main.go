@@ -26,7 +26,7 @@ func main() {
 	code := cli.Run(ctx, cli.Invocation{
 		Args: os.Args[1:], Getenv: os.Getenv, Stdout: os.Stdout, Stderr: os.Stderr, Version: version,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
-		Vouch:    func(socket string) client.Encoder { return munge.New(socket) },
+		Munge:    func(socket string) client.Encoder { return munge.New(socket) },
 	})
 	stop()
 	os.Exit(code)

@@ -55,8 +55,8 @@ const (
 // Losses are all of them.
 var Losses = []Loss{Security, Limits, Accounting, Diagnosis, Hardware}
 
-// LossWords for messages.
-func LossWords() string { return strings.Trim(fmt.Sprint(Losses), "[]") }
+// FormatLosses for messages.
+func FormatLosses() string { return strings.Trim(fmt.Sprint(Losses), "[]") }
 
 type Site struct {
 	Mitigations Mitigations `yaml:"mitigations"`
@@ -96,7 +96,7 @@ func Parse(name string, text []byte) (Site, error) {
 	for i, loss := range s.MayGiveUp {
 		if !slices.Contains(Losses, loss) {
 			return Site{}, fmt.Errorf("%s: line %d: may_give_up %q is none of %s: %w",
-				name, strictyaml.LineOf(text, "may_give_up", i), loss, LossWords(), kb.ErrInvalid)
+				name, strictyaml.LineOf(text, "may_give_up", i), loss, FormatLosses(), kb.ErrInvalid)
 		}
 	}
 	return s, nil

@@ -82,7 +82,7 @@ func (p Proposal) wrong() (key, text string) {
 	case p.Group != "" && !word.MatchString(p.Group):
 		return "group", fmt.Sprintf("%q is not a word", p.Group)
 	case p.GivesUp != "" && !slices.Contains(site.Losses, p.GivesUp):
-		return "gives_up", fmt.Sprintf("%q is none of %s", p.GivesUp, site.LossWords())
+		return "gives_up", fmt.Sprintf("%q is none of %s", p.GivesUp, site.FormatLosses())
 	}
 	return "", ""
 }

@@ -35,9 +35,9 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultQuota     = 512 << 20
-	DefaultRetention = time.Hour
-	DefaultRoomEvery = 10 * time.Second
+	DefaultQuota              = 512 << 20
+	DefaultRetention          = time.Hour
+	DefaultQuotaCheckInterval = 10 * time.Second
 
 	memberName      = "broker"
 	peerPlaceholder = "http://localhost:2380" // recorded in the data, never listened on or dialled
@@ -60,8 +60,8 @@ type Config struct {
 	// Quota is the maximum size of the database on disk, in bytes.
 	Quota int64
 	// Retention is how long history is kept, which a list of many pages reads. etcd drops older history in the
-	// background, and younger history when it takes a quarter of the quota, which is checked every RoomEvery.
-	Retention, RoomEvery time.Duration
+	// background, and younger history when it takes a quarter of the quota, which is checked every QuotaCheckInterval.
+	Retention, QuotaCheckInterval time.Duration
 	// Logger gets etcd's messages, its chatty Info level as Debug.
 	Logger *slog.Logger
 }
@@ -111,7 +111,7 @@ func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
 			s := &Server{etcd: etcd, lock: lock, endpoint: listen.String()}
 			looking, stop := context.WithCancel(context.Background())
 			s.stop = stop
-			s.background.Go(func() { compactEarly(looking, etcd, cfg.Quota, cfg.RoomEvery, cfg.Logger) })
+			s.background.Go(func() { compactEarly(looking, etcd, cfg.Quota, cfg.QuotaCheckInterval, cfg.Logger) })
 			return s, nil
 		}
 	case err = <-etcd.Err():
@@ -142,7 +142,7 @@ func (s *Server) Close() error {
 func (cfg Config) withDefaults() Config {
 	cfg.Quota = cmp.Or(cfg.Quota, DefaultQuota)
 	cfg.Retention = cmp.Or(cfg.Retention, DefaultRetention)
-	cfg.RoomEvery = cmp.Or(cfg.RoomEvery, DefaultRoomEvery)
+	cfg.QuotaCheckInterval = cmp.Or(cfg.QuotaCheckInterval, DefaultQuotaCheckInterval)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	return cfg
 }

@@ -227,7 +227,7 @@ func compact(t *testing.T, server *etcdserver.Server, revision int64) error {
 // TestQuota fills a store with old values. It stays readable, and after compaction and a restart it accepts writes
 // again.
 func TestQuota(t *testing.T) {
-	cfg := etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, RoomEvery: time.Hour}
+	cfg := etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, QuotaCheckInterval: time.Hour}
 	server := startServer(t, cfg)
 	s := openStore(t, server)
 	write := func() error {
@@ -266,7 +266,7 @@ func TestQuota(t *testing.T) {
 // before the retention ends.
 func TestHistoryIsDroppedEarly(t *testing.T) {
 	const quota, size, rounds = 32 << 20, 128 << 10, 30
-	s := openStore(t, startServer(t, etcdserver.Config{Dir: t.TempDir(), Quota: quota, RoomEvery: 10 * time.Millisecond}))
+	s := openStore(t, startServer(t, etcdserver.Config{Dir: t.TempDir(), Quota: quota, QuotaCheckInterval: 10 * time.Millisecond}))
 	put(t, s, "other", "kept")
 	for round := range rounds {
 		for range 20 {
