@@ -25,18 +25,20 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SwitchState is an agent's progress with the desired state.
+// SwitchState is an agent's progress with the desired state. The word in brackets
+// is the Progress of the domain, which records have; no agent reports reset,
+// steady or unproven.
 type SwitchState int32
 
 const (
 	SwitchState_SWITCH_STATE_UNSPECIFIED SwitchState = 0
-	// The agent fetches artifacts.
+	// The agent fetches artifacts (loading; also sent for idle).
 	SwitchState_SWITCH_STATE_FETCHING SwitchState = 1
-	// Digests checked; the kernel is loaded.
+	// Digests checked; the kernel is loaded (loaded).
 	SwitchState_SWITCH_STATE_LOADED SwitchState = 2
-	// Last message before the boot.
+	// Last message before the boot (booting).
 	SwitchState_SWITCH_STATE_EXECUTING SwitchState = 3
-	// Given up; cause says why. The node still runs its previous kernel.
+	// Given up; cause says why. The node still runs its previous kernel (failed).
 	SwitchState_SWITCH_STATE_FAILED SwitchState = 4
 )
 
@@ -137,20 +139,22 @@ func (FailureKind) EnumDescriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{1}
 }
 
-// NodePhase is the progress of a node between two kernels.
+// NodePhase is the progress of a node between two kernels. The word in brackets
+// is the Progress of the domain, which SwitchState has, too.
 type NodePhase int32
 
 const (
 	NodePhase_NODE_PHASE_UNSPECIFIED NodePhase = 0
-	// Runs its desired kernel, proven.
+	// Runs its desired kernel, proven (steady).
 	NodePhase_NODE_PHASE_STEADY NodePhase = 1
-	// Fetching and loading.
+	// Fetching and loading (loading; SwitchState's loaded is part of it).
 	NodePhase_NODE_PHASE_LOADING NodePhase = 2
-	// Has started its kexec and not connected since.
+	// Has started its kexec and not connected since (booting; also while the node
+	// is reset because the boot took too long).
 	NodePhase_NODE_PHASE_BOOTING NodePhase = 3
-	// Could not boot its desired kernel.
+	// Could not boot its desired kernel (failed).
 	NodePhase_NODE_PHASE_FAILED NodePhase = 4
-	// No switch is under way, and what runs is not proven or not desired.
+	// No switch is under way, and what runs is not proven or not desired (unproven).
 	NodePhase_NODE_PHASE_UNPROVEN NodePhase = 5
 )
 
