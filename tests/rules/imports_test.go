@@ -58,7 +58,6 @@ var crossing = map[string]map[string]string{
 		"auth/mtls":         "TLS tells who calls over the network",
 		"auth/pki":          "each handshake asks whether a node's certificate is still good",
 		"broker/controller": "the server hands every call to the controller",
-		"broker/plan":       "what nodes report becomes the plan's observations",
 	},
 	"cli": {
 		"agent":          "kernelctl doctor reads a node's configuration, and asks its agent",
