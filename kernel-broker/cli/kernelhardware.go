@@ -4,16 +4,12 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
@@ -43,46 +39,15 @@ func (a *app) kernelHardware(ctx context.Context, h hardwareFlags) error {
 	if err := kb.ValidateProfileName(o.Name); err != nil {
 		return usageError{err}
 	}
-	// Reports are read before the source, which may have to be unpacked.
-	nodes, aliases, err := slim.ReadHardware(o.Nodes, o.Aliases)
-	if err != nil {
-		return err
-	}
+	var err error
 	if o.Cache, err = a.cacheDir(); err != nil {
 		return err
 	}
-	if err := o.Complete(); err != nil {
-		return err
-	}
-	builder := &build.Builder{Catalog: o.Catalog, Cache: build.Cache{Dir: o.Cache}, Jobs: 1, FindSource: build.FindSource,
-		Progress: build.Progress{Out: a.Stderr, Kernel: o.Name}}
-	plan, err := builder.Plan(ctx, o.Name)
+	hardware, err := kernelbuild.FindHardware(ctx, kernelbuild.HardwareRequest{Options: o, Progress: a.Stderr, Say: a.say})
 	if err != nil {
 		return err
 	}
-	source, err := builder.Fetch(ctx, plan)
-	if err != nil {
-		return err
-	}
-	a.say("reading makefiles and Kconfig files of %s %s", source.Package, source.Version)
-	tree := os.DirFS(source.Tree)
-	kbuild, err := slim.ReadKbuild(tree)
-	if err != nil {
-		return err
-	}
-	definitions, err := kconfig.Read(tree)
-	if err != nil {
-		return err
-	}
-	wanted, err := plan.Wanted(source)
-	if err != nil {
-		return err
-	}
-	equipment := slim.Equip(nodes, aliases, kbuild, definitions, wanted)
-	if equipment.Options() == 0 {
-		return fmt.Errorf("no driver of %s has an option in %s %s: nothing is written", count(len(nodes), "node"), source.Package, source.Version)
-	}
-	text := equipment.Fragment(o.Name)
+	text := hardware.Fragment(o.Name)
 	if h.output == "" {
 		_, err = a.Stdout.Write(text)
 	} else {
@@ -91,11 +56,11 @@ func (a *app) kernelHardware(ctx context.Context, h hardwareFlags) error {
 	if err != nil {
 		return err
 	}
-	a.say("%s for %s of %s", count(equipment.Options(), "option"), count(len(equipment.Drivers), "driver"), count(len(nodes), "node"))
-	for _, lacking := range equipment.Lacking() {
+	a.say("%s for %s of %s", count(hardware.Options(), "option"), count(len(hardware.Drivers), "driver"), count(hardware.Nodes, "node"))
+	for _, lacking := range hardware.Lacking() {
 		a.say("no option for %s: %s", lacking.Name, lacking.Lack)
 	}
-	if n := len(equipment.Unclaimed); n > 0 {
+	if n := len(hardware.Unclaimed); n > 0 {
 		a.say("%s without a module in %s", count(n, "device"), o.Aliases)
 	}
 	return nil

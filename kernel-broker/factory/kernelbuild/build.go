@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernelbuild is the use case behind "kernelctl kernel build": it
+// Package kernelbuild has the use cases behind "kernelctl kernel build", which
 // fetches from the broker what a build is made of and compared with, runs the
-// pipeline, and registers a kernel that wins.
+// pipeline and registers a kernel that wins, and behind its commands tune and
+// hardware.
 package kernelbuild
 
 import (
