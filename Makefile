@@ -171,7 +171,7 @@ gotest = $(STEP) $(1) $(GOTESTSUM) --format $(2) --format-hide-empty-pkg --jsonf
 
 # The emulated clusters mostly wait, so that lint has the processors beside them.
 .PHONY: test
-test: deps build kernels $(GOLANGCI_LINT) $(BUF) $(GOTESTSUM) ## everything that CI runs (25 minutes on 2 cores, 40 the first time)
+test: deps build kernels $(GOLANGCI_LINT) $(BUF) $(GOTESTSUM) ## everything that CI runs (21 minutes on 2 cores, 33 the first time)
 	@status=0; \
 	nice $(MAKE) --no-print-directory lint & beside=$$!; \
 	$(MAKE) --no-print-directory test-emulated || status=1; \
@@ -223,7 +223,7 @@ test-suites: build kernels $(GOTESTSUM) | $(RESULTS) ## the suites on QEMU that 
 	@$(call slurms,suites,$(call suites,$$result,$(SKIP)) $(if $(filter 22.05,$(SLURM)),$(SUITES),$(SLURM_SUITES)))
 
 .PHONY: test-long
-test-long: deps-long build kernels $(GOTESTSUM) | $(RESULTS) ## all other suites: newer Slurm, the model, faults of broker and etcd, trust, profiling, factory, collectors, Secure Boot, systemd (about two hours)
+test-long: deps-long build kernels $(GOTESTSUM) | $(RESULTS) ## all other suites: newer Slurm, the model, faults of broker and etcd, trust, profiling, factory, collectors, Secure Boot, systemd (about one and a half hours)
 	@status=0; \
 	$(MAKE) --no-print-directory kernels KERNELS='$(LONG_KERNELS)' || status=1; \
 	$(MAKE) --no-print-directory test-emulated SLURM="22.05 24.11 26.05" EMULATED_SKIP= || status=1; \
@@ -256,11 +256,11 @@ demo: deps build kernels ## a job gets its kernel on a virtual cluster, from sta
 bench-switch: build kernels ## measure the switch, phase by phase
 	@build/bin/kb-bench switch $(ARGS)
 
-# BENCH is one of catalog/benches: kernels, choices, profiling.
+# BENCH is one of catalog/benches: kernels, choices, profiling, branches, processors, writes.
 BENCH ?= kernels
 
 .PHONY: bench-kernels
-bench-kernels: build $(if $(filter profiling,$(BENCH)),deps-long) ## kernels side by side under all workloads, or BENCH=choices or profiling (hours the first time)
+bench-kernels: build $(if $(filter profiling,$(BENCH)),deps-long) ## kernels side by side under all workloads, or BENCH=choices, profiling, branches, processors or writes (hours the first time)
 	@build/bin/kb-kernels $(BENCH) --out build/bench-$(BENCH) $(ARGS)
 
 # Calls without identity, decision and record, and calls with them, in rounds that take turns.
