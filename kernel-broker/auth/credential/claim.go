@@ -3,11 +3,11 @@
 // Package credential is what a user's proof says and when it counts.
 //
 // A proof that only says who somebody is can be taken from one call and shown
-// with another. So what the user's munged vouches for is a Claim: this method,
+// with another. So what the user's munged signs is a Claim: this method,
 // this message, at this cluster's broker, once. The client writes it, and the
-// broker's Verifier compares it with the call that it came with. How the
-// vouching is done is somebody else's business: an Encoder and a Decoder are
-// all that is seen of MUNGE here.
+// broker's Verifier compares it with the call that it came with. How it
+// is signed does not matter here: an Encoder and a Decoder are all that this
+// package knows of MUNGE.
 //
 // Of a stream the first message is bound. For an upload that is enough: it
 // names the digest and the size of all that follows, and nothing else is
@@ -57,7 +57,7 @@ var (
 	ErrStale = fmt.Errorf("credential is too old: %w", kb.ErrUnauthenticated)
 	// ErrUsed: it came with a call before.
 	ErrUsed = fmt.Errorf("credential was used before: %w", kb.ErrUnauthenticated)
-	// ErrNoClaim: what it vouches for is not a call to the broker at all.
+	// ErrNoClaim: its signed content is not a call to the broker at all.
 	ErrNoClaim = fmt.Errorf("credential was not made for Kernel Broker: %w", kb.ErrUnauthenticated)
 )
 

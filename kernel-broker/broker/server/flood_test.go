@@ -10,9 +10,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
-// Ten thousand strangers who connect and say nothing take the places of guests
-// and no more. Nodes and those on the broker's host are served meanwhile, and
-// after the time for a handshake everybody is.
+// Ten thousand clients that connect and send nothing take the connections of
+// unauthenticated clients and no more. Nodes and callers on the broker's host are
+// served meanwhile, and everybody after the time limit for a handshake.
 func TestTenThousandUnauthenticated(t *testing.T) {
 	s := serveTLS(t, time.Hour, func(o *server.Options) {
 		users(o)
@@ -37,7 +37,7 @@ func TestTenThousandUnauthenticated(t *testing.T) {
 	held := strangers.held()
 	t.Logf("%d connections, %d held at once", strangers.N, held)
 	if held > flood*2/5 {
-		t.Errorf("%d are held, at most %d guests are allowed", held, flood*2/5)
+		t.Errorf("%d are held, at most %d unauthenticated ones are allowed", held, flood*2/5)
 	}
 	if s.lines("connection refused: too many") == 0 {
 		t.Error("the log says nothing")

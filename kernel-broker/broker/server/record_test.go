@@ -206,8 +206,8 @@ func (f *fixture) from(t *testing.T, address string) *grpc.ClientConn {
 	}))
 }
 
-// A stranger who is refused all the time fills no record, and no other one's
-// refusals, a replay say, are left out with his.
+// Refusals of one address are recorded at a limited rate, and refusals of others,
+// a replay say, are still recorded.
 func TestRefusalsOfOneAddressDoNotHideOthers(t *testing.T) {
 	f := trust(t, func(o *server.Options) {
 		o.Limits = server.DefaultLimits()
