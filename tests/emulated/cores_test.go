@@ -70,7 +70,7 @@ func TestSystemCores(t *testing.T) {
 	kexecs := s.Kexecs()
 	id = s.Sbatch("alice", "0", "-N1", "--kernel-profile=greedy")
 	s.Wait(Limit, "job "+id+" to be held", func() bool {
-		return strings.Contains(s.Job(id)["AdminComment"], "of 2 cores none is left for the application besides 2 for the system")
+		return strings.Contains(s.Job(id)["AdminComment"], "of 2 cores none is left for the application with 2 kept for the system")
 	}, func() string { return s.State(id) })
 	s.Settled(Limit)
 	if n := s.Kexecs(); n != kexecs {
