@@ -11,9 +11,9 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// firstWords is the time that agents have to come to a broker that has just
+// reconnectGrace is the time that agents have to come to a broker that has just
 // begun, and may know of none.
-const firstWords = 10 * time.Second
+const reconnectGrace = 10 * time.Second
 
 // agentless refuses nodes on which no agent has ever been: nobody could boot
 // them. Slurm waits for their boots already; that this is for a job of ours is
@@ -40,7 +40,7 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 		return nil
 	}
 	slices.Sort(without)
-	if c.clock.Now().Sub(c.begin) < firstWords {
+	if c.clock.Now().Sub(c.begin) < reconnectGrace {
 		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: agents of %d nodes have yet to come: %w", id, len(without), kb.ErrUnavailable)}
 	}
 	if err := c.records.commit(ctx, records, nil); err != nil {

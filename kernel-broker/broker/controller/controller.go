@@ -42,7 +42,7 @@ type Controller struct {
 	counted      map[string]bool
 	lastComments map[kb.JobID]string
 	held         map[kb.JobID]plan.Hold // holds that are looked after
-	told         map[kb.JobID]bool      // those of them that slurmctld has been told of by this broker
+	heldInSlurm  map[kb.JobID]bool      // those of them that slurmctld has been told of by this broker
 	// slurmBoot names the slurmctld that answered, while there are holds.
 	slurmBoot string
 	gateLeft  map[string]string    // drains that stay, by node
@@ -91,7 +91,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		counted:      map[string]bool{},
 		lastComments: map[kb.JobID]string{},
 		held:         map[kb.JobID]plan.Hold{},
-		told:         map[kb.JobID]bool{},
+		heldInSlurm:  map[kb.JobID]bool{},
 		gateLeft:     map[string]string{},
 		resets:       map[string]time.Time{},
 		reboots:      map[string]time.Time{},

@@ -95,11 +95,11 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (JobProgress, er
 	}
 	// A job to be held is held before its hook may end the prolog: slurmctld
 	// would requeue it first. Then the sooner the better: see plan.HoldForUser.
-	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && !c.told[id] {
+	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && !c.heldInSlurm[id] {
 		p.Phase = kb.PhaseSwitching
 	}
 	if c.restoresLocked(a) {
-		p.Phase, p.Message = kb.PhaseSwitching, "Slurm is told of --no-requeue"
+		p.Phase, p.Message = kb.PhaseSwitching, "the broker sets --no-requeue again"
 	}
 	// And one that is to be looked at begins when those who look stand by.
 	if a.Phase == kb.PhaseReady && c.standsByLocked(a) {
@@ -315,7 +315,7 @@ func (c *Controller) refused(ctx context.Context, r Request, job kb.SlurmJob, er
 	}
 	c.log.Warn("allocation refused", "job", r.ID.String(), "user", job.User, "profile", r.Ref.String(), "error", err)
 	if cerr := c.o.Slurm.Comment(ctx, job.Reference, c.refusal(ctx, job, err)); cerr != nil {
-		c.log.Warn("job not told", "job", r.ID.String(), "error", cerr)
+		c.log.Warn("reason not written to the job", "job", r.ID.String(), "error", cerr)
 	}
 	if herr := c.hold(ctx, r.ID, job.Reference); herr != nil {
 		c.log.Warn("job not held", "job", r.ID.String(), "error", herr)

@@ -327,7 +327,7 @@ func (f *fixture) start() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c.begin = c.begin.Add(-firstWords) // agents have had their time
+	c.begin = c.begin.Add(-reconnectGrace) // agents have had their time
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan error, 2)
 	go func() { done <- c.Run(ctx) }()
@@ -392,7 +392,7 @@ func (f *fixture) attach(node, profile, token, bootID string) *fakeAgent {
 
 // told is the word that the gate goes by a desired state.
 func (a *fakeAgent) told(generation uint64) {
-	a.update(func() { a.agent.Told = generation })
+	a.update(func() { a.agent.Acknowledged = generation })
 }
 
 func (a *fakeAgent) wish() (kb.DesiredState, bool) {

@@ -56,7 +56,7 @@ func TestGatesWordOutlastsTheAgent(t *testing.T) {
 	a.wished(t, "stock", func(d kb.DesiredState) bool { return d.SlurmdAllowed })
 	a.Slurmd(kb.SlurmdReport{Generation: 3, Start: 1, Running: true, Refusals: []kb.GateRefusal{{Job: 7, At: time.Now(), Cause: "words"}}})
 	f.c.mu.Lock()
-	told := a.agent.Told
+	told := a.agent.Acknowledged
 	f.c.mu.Unlock()
 	if told != 3 {
 		t.Errorf("the gate goes by generation %d, want 3", told)

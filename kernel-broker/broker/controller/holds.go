@@ -83,7 +83,7 @@ func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) er
 	switch {
 	case err == nil:
 		held[id] = plan.Hold{Since: c.clock.Now(), Boot: boot}
-		c.told[id] = true
+		c.heldInSlurm[id] = true
 		c.wakeLocked(id)
 	case was:
 		held[id] = before
@@ -99,7 +99,7 @@ func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) er
 func (c *Controller) keepHoldsLocked(ctx context.Context, held map[kb.JobID]plan.Hold) {
 	same := maps.EqualFunc(held, c.held, func(a, b plan.Hold) bool { return a.Boot == b.Boot })
 	c.held = held
-	maps.DeleteFunc(c.told, func(id kb.JobID, _ bool) bool { _, kept := held[id]; return !kept })
+	maps.DeleteFunc(c.heldInSlurm, func(id kb.JobID, _ bool) bool { _, kept := held[id]; return !kept })
 	if same {
 		return
 	}

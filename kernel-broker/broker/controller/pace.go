@@ -67,7 +67,7 @@ func (p *pace) hello(n *kb.Node, name string, boot kb.Boot, inventory kb.Invento
 			if wait := p.hellos.Take(name); wait > 0 {
 				wait = wait.Truncate(time.Second) + time.Second
 				return boot, &kb.RetryableError{Wait: wait, Err: fmt.Errorf("node %q shows another boot or other hardware too often, "+
-					"and is heard again in %v: %w", name, wait, kb.ErrExhausted)}
+					"and may report again in %v: %w", name, wait, kb.ErrExhausted)}
 			}
 		}
 	}

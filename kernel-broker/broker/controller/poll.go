@@ -46,7 +46,7 @@ func (l *polls) take(ctx context.Context, comments bool) (kb.SlurmView, error) {
 		return k.view, k.err
 	case <-ctx.Done():
 		l.leave(k)
-		return kb.SlurmView{}, fmt.Errorf("look at slurmctld not awaited: %w", ctx.Err())
+		return kb.SlurmView{}, fmt.Errorf("poll of slurmctld cancelled: %w", ctx.Err())
 	}
 }
 

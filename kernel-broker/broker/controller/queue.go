@@ -77,7 +77,7 @@ func (c *Controller) commentPosition(ctx context.Context, id kb.JobID, job kb.Sl
 		err = c.o.Slurm.Comment(ctx, job.Reference, said)
 	}
 	if err != nil {
-		c.log.Warn("job not told of its turn", "job", id.String(), "error", err)
+		c.log.Warn("queue position not written to the job", "job", id.String(), "error", err)
 		return
 	}
 	c.mu.Lock()

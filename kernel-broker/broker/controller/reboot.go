@@ -85,7 +85,7 @@ func (c *Controller) rebootsLocked(now time.Time) (reboots []plan.Action) {
 		return c.view.At.After(asked) && !c.view.Nodes[name].Waiting()
 	})
 	for _, name := range slices.Sorted(maps.Keys(c.reboots)) {
-		if lost, was := c.lost[name]; was && now.Sub(lost) < firstWords {
+		if lost, was := c.lost[name]; was && now.Sub(lost) < reconnectGrace {
 			continue
 		}
 		reboots = append(reboots, plan.Action{Kind: plan.RebootNode, Node: name, Text: "Slurm wants it booted, and it has no agent"})

@@ -155,9 +155,9 @@ func TestRebootWaitsForAgents(t *testing.T) {
 			f.attach("n1", "stock", "", bootOne).Detach() // it reboots its node
 		}
 		f.c.mu.Lock()
-		f.c.lost["n1"] = f.c.lost["n1"].Add(-firstWords)
+		f.c.lost["n1"] = f.c.lost["n1"].Add(-reconnectGrace)
 		if at := f.c.reboots["n1"]; comes {
-			f.c.reboots["n1"] = at.Add(-firstWords)
+			f.c.reboots["n1"] = at.Add(-reconnectGrace)
 		}
 		f.c.mu.Unlock()
 		until(t, "nothing is left to do", func() bool { return f.reboots() == 0 })

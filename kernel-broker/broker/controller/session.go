@@ -76,8 +76,8 @@ type Session struct {
 	version        string // of the agent
 	query          uint64
 	report         reported
-	slurmd         *slurmdWord // nil before the first
-	sentGeneration uint64      // of the desired state sent last
+	slurmd         *slurmdReport // nil before the first
+	sentGeneration uint64        // of the desired state sent last
 	sentAny        bool
 	sentRuns       string // the desired runs sent last; "" before the first
 	heartbeats     []uint64
@@ -91,8 +91,8 @@ type reported struct {
 	state      kb.Progress
 }
 
-// slurmdWord is what a node last said of its slurmd.
-type slurmdWord struct {
+// slurmdReport is what a node last said of its slurmd.
+type slurmdReport struct {
 	start   uint64
 	running bool
 	detail  string
@@ -197,7 +197,7 @@ func (s *Session) Report(r kb.SwitchReport) {
 
 // Slurmd takes in the agent's report on its slurmd and its gate.
 func (s *Session) Slurmd(r kb.SlurmdReport) {
-	word := slurmdWord{r.Start, r.Running, r.Detail}
+	word := slurmdReport{r.Start, r.Running, r.Detail}
 	news, refused := false, 0
 	s.update(func() {
 		s.controller.refusals[s.node], refused = withRefusals(s.controller.refusals[s.node], r.Refusals, s.controller.clock.Now())
@@ -207,7 +207,7 @@ func (s *Session) Slurmd(r kb.SlurmdReport) {
 			s.controller.pollFor(s.node)
 		}
 		s.agent.Slurmd = plan.Slurmd{Start: r.Start, Running: r.Running, At: s.controller.clock.Now()}
-		s.agent.Told = r.Generation
+		s.agent.Acknowledged = r.Generation
 	})
 	s.reportLog(news).Info("agent reports slurmd", "running", r.Running, "start", r.Start, "detail", r.Detail)
 	if refused > 0 {

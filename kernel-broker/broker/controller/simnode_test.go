@@ -367,7 +367,7 @@ func (n *simNode) report() {
 		n.session.agent.Slurmd = plan.Slurmd{Start: n.slurmd.Start, Running: n.slurmd.Running, At: n.w.now}
 	}
 	if decide.GateKnows(n.wish, *n.agent) {
-		n.session.agent.Told = n.wish.Generation
+		n.session.agent.Acknowledged = n.wish.Generation
 	}
 }
 

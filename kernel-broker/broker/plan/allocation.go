@@ -127,7 +127,7 @@ func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 	if n == nil || n.Owner != a.ID || !n.Steady() || n.Desired != a.Kernel.Ref() || n.Waiting {
 		return false
 	}
-	if d.in.Agents[name].Told < n.Generation {
+	if d.in.Agents[name].Acknowledged < n.Generation {
 		return false // the gate does not know the job yet, and would refuse it
 	}
 	s, ok := d.slurmNode(name)
@@ -150,7 +150,7 @@ func (d *decision) late(a *kb.Allocation) string {
 		state := "unknown to the broker"
 		if n := d.nodes[name]; n != nil {
 			state = n.Progress().String()
-			if d.in.Agents[name].Connected && n.Steady() && n.Runs(a.Kernel.Ref()) && d.in.Agents[name].Told < n.Generation {
+			if d.in.Agents[name].Connected && n.Steady() && n.Runs(a.Kernel.Ref()) && d.in.Agents[name].Acknowledged < n.Generation {
 				state = "its gate does not know the job: see the agent's log"
 			}
 		}

@@ -227,7 +227,7 @@ func TestNotReadyBeforeTheGateKnowsTheJob(t *testing.T) {
 	if !w.nodes["n1"].Steady() || a.Phase != kb.PhaseSwitching {
 		t.Fatalf("n1 is %s, the job %s", w.nodes["n1"].Progress(), a.Phase)
 	}
-	w.agents["n1"] = func(a Agent) Agent { a.Told = w.nodes["n1"].Generation - 1; return a }(w.agents["n1"])
+	w.agents["n1"] = func(a Agent) Agent { a.Acknowledged = w.nodes["n1"].Generation - 1; return a }(w.agents["n1"])
 	w.settle()
 	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseSwitching {
 		t.Fatalf("ready by an older word: %s", a.Phase)

@@ -78,8 +78,8 @@ type Agent struct {
 	Inventory kb.Inventory
 	Reports   []kb.SwitchReport
 	Slurmd    Slurmd
-	// Told is the generation of the desired state that the node's gate goes by.
-	Told uint64
+	// Acknowledged is the generation of the desired state that the node's gate goes by.
+	Acknowledged uint64
 	// Ending is the job whose epilog waits for an answer; 0 for none.
 	Ending      uint32
 	EndingSince time.Time

@@ -144,7 +144,7 @@ func (w *world) decide() Output {
 			a.Ending = 0
 		}
 		if n := w.nodes[name]; a.Connected && n != nil && !w.unheard[name] {
-			a.Told = n.Generation
+			a.Acknowledged = n.Generation
 		}
 		w.agents[name] = a
 	}
