@@ -16,6 +16,10 @@ import (
 // holdLimit is how long a test observes something that must not change.
 const holdLimit = 15 * time.Second
 
+// registered is for slurmds that have just started: a registration in the second in which Slurm is asked for a boot is that
+// boot to Slurm, and the node is back in service without one.
+const registered = 2 * time.Second
+
 // drained reports whether the node is drained for the reason.
 func (s *Trial) drained(node, reason string) bool {
 	n := s.NodeState(node)
@@ -132,6 +136,7 @@ func TestScontrolReboot(t *testing.T) {
 		o.ResumeTimeout = 90 * time.Second
 	})
 	before := s.Node("n3").BootID()
+	pause(s.Ctx, registered)
 	s.Must("root", "scontrol", "reboot", "ASAP", "nextstate=resume", "reason=kernel security update", "n3")
 	s.Wait(time.Minute, "n3's next boot", func() bool { return s.Node("n3").BootID() != before }, func() string { return s.NodeLine("n3") })
 	s.Settled(Limit, "n3")
@@ -200,6 +205,7 @@ func TestBrokerAwayAtTheReturn(t *testing.T) {
 func TestRebootForAJob(t *testing.T) {
 	t.Parallel()
 	s := Start(t, nil)
+	pause(s.Ctx, registered)
 	out := s.Must("root", "sbatch", "--parsable", "--uid=alice", "--chdir="+s.Home("alice"), "--output=/dev/null", "-N1", "--nodelist=n1", "--reboot",
 		"/emulated/job", "0")
 	id := strings.TrimSpace(out)
