@@ -23,10 +23,10 @@ type Options struct {
 	// Reset resets a node from outside; nil where nothing can.
 	Reset Resetter
 	Plan  plan.Config
-	// Authorise says whether a job, as slurmctld knows it, may use a profile. Its
+	// Authorize says whether a job, as slurmctld knows it, may use a profile. Its
 	// error is kernelbroker.ErrDenied for one that may not, which is held, and
 	// kernelbroker.ErrUnavailable while nobody can say. Nil: every job may.
-	Authorise func(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error
+	Authorize func(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error
 	// PollBusy and PollIdle are the pauses between looks at slurmctld while
 	// something is under way and while nothing is.
 	PollBusy, PollIdle time.Duration

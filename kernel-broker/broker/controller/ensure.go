@@ -220,8 +220,8 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	if r.Ref.IsStock() {
 		return nil, fmt.Errorf("profile %q needs no allocation: %w", r.Ref, kb.ErrInvalid)
 	}
-	if c.o.Authorise != nil {
-		if err := c.o.Authorise(ctx, job, r.Ref); err != nil {
+	if c.o.Authorize != nil {
+		if err := c.o.Authorize(ctx, job, r.Ref); err != nil {
 			return nil, err
 		}
 	}

@@ -134,7 +134,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
 	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
-		Slurm: slurmctld, Clock: clock, Authorise: auth.authorise,
+		Slurm: slurmctld, Clock: clock, Authorize: auth.authorise,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
 		Runs: c.Runs.RunLimits, HasArtifact: files.has, CheckArtifact: files.check, Alive: service.Alive,
 	}

@@ -14,11 +14,11 @@ import (
 // A job that may not use its profile is held with the reason before anything
 // boots, whoever its hook says that it is; and it is judged as slurmctld knows
 // it.
-func TestAJobThatMayNot(t *testing.T) {
+func TestEnsureUnauthorized(t *testing.T) {
 	f := newFixture(t)
 	var asked []kb.SlurmJob
 	f.start()
-	f.c.o.Authorise = func(_ context.Context, job kb.SlurmJob, ref kb.Ref) error {
+	f.c.o.Authorize = func(_ context.Context, job kb.SlurmJob, ref kb.Ref) error {
 		asked = append(asked, job)
 		return fmt.Errorf("%w: not for you", kb.ErrDenied)
 	}
@@ -39,10 +39,10 @@ func TestAJobThatMayNot(t *testing.T) {
 }
 
 // While nobody can say, the job is neither held nor switched.
-func TestAJobOfWhichNobodyCanSay(t *testing.T) {
+func TestEnsureWhileAuthorizationFails(t *testing.T) {
 	f := newFixture(t)
 	f.start()
-	f.c.o.Authorise = func(context.Context, kb.SlurmJob, kb.Ref) error { return kb.ErrUnavailable }
+	f.c.o.Authorize = func(context.Context, kb.SlurmJob, kb.Ref) error { return kb.ErrUnavailable }
 	f.attach("n1", kb.StockProfile, "", bootOne)
 	f.slurm.job(7, "CONFIGURING", "n1")
 	if _, err := f.c.Ensure(t.Context(), request(7)); !errors.Is(err, kb.ErrUnavailable) {
