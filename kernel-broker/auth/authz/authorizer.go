@@ -52,6 +52,8 @@ type Options struct {
 	// Accounts tells those that Slurm has for a user; nil where it lets everybody
 	// name any. It is asked before there is a job, and may itself be nil.
 	Accounts func(ctx context.Context, user kb.User) ([]string, error)
+	// JobAccount tells the account of a job; AuthorizeJob needs it where the policy names accounts.
+	JobAccount func(ctx context.Context, job uint32) (string, error)
 	// Record may be nil: nothing is recorded then.
 	Record Recorder
 	// Log defaults to slog.Default.
@@ -68,6 +70,7 @@ type Authorizer struct {
 
 	// What of reads and refusals is recorded.
 	reads, refusals *sampler
+	waits           rate.Sometimes // logs that jobs wait
 
 	mu    sync.Mutex
 	state State
@@ -92,7 +95,7 @@ func New(o Options) (*Authorizer, error) {
 	if o.Record == nil {
 		o.Record = unrecorded{}
 	}
-	a := &Authorizer{o: o, reads: newSampler(readRate, o.Now), refusals: newSampler(refusalRate, o.Now)}
+	a := &Authorizer{o: o, reads: newSampler(readRate, o.Now), refusals: newSampler(refusalRate, o.Now), waits: rate.Sometimes{Interval: waitsEvery}}
 	var err error
 	if a.state, err = a.load(o.Optional); err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -116,38 +115,6 @@ func (a artifacts) has(digest string, size uint64) (bool, error) {
 		return false, err
 	}
 	return a.store.Has(d, int64(size))
-}
-
-// neededArtifacts returns what needs which artifact: every version of a profile, but for
-// the image of one that was retired long ago and that no job and no node holds.
-// Its documents stay: they are the record of what once ran.
-func neededArtifacts(profiles []kb.Profile, held map[kb.Ref][]string, now time.Time, retiredFor time.Duration) (map[artifact.Digest][]string, error) {
-	needed := map[artifact.Digest][]string{}
-	note := func(digest string, by ...string) error {
-		if digest == "" || len(by) == 0 {
-			return nil
-		}
-		d, err := artifact.ParseDigest(digest)
-		if err != nil {
-			return err
-		}
-		needed[d] = slices.Concat(needed[d], by)
-		return nil
-	}
-	var wrong []error
-	for _, p := range profiles {
-		for _, v := range p.Versions {
-			k, by := v.Kernel, slices.Sorted(slices.Values(held[v.Kernel.Ref()]))
-			if v.Retired == nil || now.Sub(v.Retired.Since) <= retiredFor {
-				by = append([]string{k.Ref().String()}, by...)
-			}
-			wrong = append(wrong, note(k.ImageDigest, by...), note(k.InitrdDigest, by...))
-			for _, d := range v.Documents {
-				wrong = append(wrong, note(d.Digest, "document of "+k.Ref().String()))
-			}
-		}
-	}
-	return needed, errors.Join(wrong...)
 }
 
 // openArtifacts opens the store; who holds which kernel is asked for later,

@@ -5,13 +5,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
-	"sync"
-	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
@@ -38,14 +34,11 @@ type authorization struct {
 	log       *slog.Logger
 	record    *audit.Log
 	directory *nss.Directory
-	accounts  *accounts
-	level     *adminLevel
-	privacy   *privacy
+	accounts  *slurm.AccountCache
+	level     *slurm.LevelProbe
+	privacy   *slurm.Privacy
 	slurm     *slurm.Client
 	hangups   chan os.Signal
-
-	mu     sync.Mutex
-	waited time.Time // when the log last said that a job waits
 }
 
 // openAuthorization has the policy in force and the record open. changed is called
@@ -59,9 +52,9 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *
 	if dir == "" {
 		dir = filepath.Join(c.DataDir, "audit")
 	}
-	r := &authorization{log: log, slurm: client, directory: nss.New(), accounts: newAccounts(client), level: newLevel(os.Geteuid(), client.Level),
-		hangups: hangups}
-	r.privacy = newPrivacy(client, r.directory.ByUID)
+	r := &authorization{log: log, slurm: client, directory: nss.New(), accounts: slurm.NewAccountCache(client),
+		level: slurm.NewLevelProbe(os.Geteuid(), client.Level), hangups: hangups}
+	r.privacy = slurm.NewPrivacy(client, r.directory.ByUID)
 	r.record, err = openretry.Open(ctx, openretry.Patience, kb.ErrFailedPrecondition, func() (*audit.Log, error) {
 		return audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log})
 	})
@@ -70,7 +63,8 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *
 	}
 	r.Authorizer, err = authz.New(authz.Options{
 		File: c.Policy, Optional: c.policyOptional(), Log: log, Changed: changed,
-		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), Users: r.directory, Accounts: r.accounts.of, Record: r.record,
+		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), Users: r.directory, Accounts: r.accounts.Of,
+		JobAccount: client.Account, Record: r.record,
 	})
 	if err != nil {
 		return nil, errors.Join(usageError{err}, r.record.Close())
@@ -87,7 +81,7 @@ func (r *authorization) close() error {
 
 // follow reads the policy again at each SIGHUP, until ctx ends.
 func (r *authorization) follow(ctx context.Context) error {
-	r.level.warn(ctx, r.log)
+	r.level.Warn(ctx, r.log)
 	r.warn(ctx)
 	for {
 		select {
@@ -96,7 +90,7 @@ func (r *authorization) follow(ctx context.Context) error {
 		case <-r.hangups:
 			r.directory.Forget()
 			r.accounts.Forget()
-			r.privacy.forget()
+			r.privacy.Forget()
 			// Reload has logged a failure, which Health reports until the file is good.
 			if r.Reload() == nil {
 				r.warn(ctx)
@@ -126,51 +120,9 @@ func (r *authorization) warn(ctx context.Context) {
 	}
 }
 
-// nameIn is what Slurm calls a job's user; empty where that is a number.
-func nameIn(job kb.SlurmJob) string {
-	if job.User == strconv.FormatUint(uint64(job.UID), 10) {
-		return ""
-	}
-	return job.User
-}
-
-// waitsEvery is how often the log says that jobs wait: each asks every few seconds.
-const waitsEvery = time.Minute
-
-// logWaiting says of a job that nobody can say now whether it may have its kernel.
-func (r *authorization) logWaiting(job kb.SlurmJob, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := time.Now(); now.Sub(r.waited) >= waitsEvery {
-		r.waited = now
-		r.log.Warn("job waits, it is neither held nor given its kernel", "job", job.Reference, "user", job.User, "uid", job.UID, "error", err)
-	}
-}
-
-// authorise judges a job as slurmctld knows it, whatever its hook said.
-func (r *authorization) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
-	known := authz.Job{Partition: job.Partition}
-	if r.State().Policy.NeedsAccounts() {
-		account, err := r.slurm.Account(ctx, job.ID)
-		if err != nil {
-			return err
-		}
-		known.Account = account
-	}
-	asker := authz.Caller{UID: job.UID, Name: nameIn(job), By: "slurmctld", From: "job " + job.Reference}
-	d, err := r.Authorize(nss.ForJob(ctx), asker, authz.Use, ref.String(), &known)
-	if err != nil {
-		r.logWaiting(job, err)
-		return err
-	}
-	d.Via = "job " + job.Reference + " restart " + strconv.FormatUint(uint64(job.Restart), 10)
-	if _, err := r.Note(d, true); err != nil {
-		return err
-	}
-	if !d.Allowed {
-		return fmt.Errorf("%w: %s", kb.ErrDenied, d.Reason)
-	}
-	return nil
+// authorizeJob decides whether a job may use a profile. Its lookups do not queue behind those of callers.
+func (r *authorization) authorizeJob(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
+	return r.AuthorizeJob(nss.ForJob(ctx), job, ref)
 }
 
 // verifier judges users' credentials; nil where nobody is to be known over the

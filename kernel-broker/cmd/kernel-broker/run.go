@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
@@ -54,9 +55,12 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err := unix.Access(c.DataDir, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("data folder %q: %w", c.DataDir, err)
 	}
-	checkSignature, err := newSignatureCheck(c, log)
+	checkSignature, err := signing.NewRegistrationCheck(c.TrustList)
 	if err != nil {
 		return usageError{err}
+	}
+	if c.TrustList != "" {
+		log.Info("kernels must be signed to be registered", "trust_list", c.TrustList)
 	}
 	if _, err := uids(append([]string{c.Slurm.User}, c.Administrators...)); err != nil {
 		return usageError{err}
@@ -90,11 +94,11 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			if err != nil {
 				return nil, err
 			}
-			needed, err := neededArtifacts(all, ctl.InUse(), time.Now(), c.Artifacts.RetiredFor)
+			runs, err := ctl.RunFiles(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return withRuns(ctx, needed, ctl)
+			return catalog.NeededArtifacts(all, ctl.InUse(), runs, time.Now(), c.Artifacts.RetiredFor)
 		},
 	})
 	if err != nil {
@@ -134,7 +138,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
 	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
-		Slurm: slurmctld, Clock: clock, Authorize: auth.authorise,
+		Slurm: slurmctld, Clock: clock, Authorize: auth.authorizeJob,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
 		Runs: c.Runs.RunLimits, HasArtifact: files.has, CheckArtifact: files.check, Alive: service.Alive,
 	}
@@ -185,7 +189,7 @@ type grpcServer struct {
 
 func (s *grpcServer) serve(l net.Listener) error { return s.Serve(s.options.Listener(l)) }
 
-func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store, secured *server.TLS, auth *authorization) (*grpcServer, error) {
+func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files artifacts, kept *etcdstore.Store, secured *server.TLS, auth *authorization) (*grpcServer, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -203,16 +207,15 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	if err != nil {
 		return nil, err
 	}
-	storeCheck := newStoreHealth(kept)
 	options := server.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers, Controllers: controllers,
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
-		Verifier: verifier(c), Authorizer: auth.Authorizer, ShowsOthers: auth.privacy.showsOthers, Limits: c.Limits.within(open, log).limits(),
+		Verifier: verifier(c), Authorizer: auth.Authorizer, ShowsOthers: auth.privacy.ShowsOthers, Limits: c.Limits.within(open, log).limits(),
 		Health: func(ctx context.Context) []server.Component {
 			return []server.Component{
-				component("store", func() (string, error) { return storeCheck.ask(ctx) }),
+				component("store", func() (string, error) { return kept.Health(ctx) }),
 				component("slurm", func() (string, error) { return ctl.SlurmHealth(ctx) }),
-				component("level", func() (string, error) { return auth.level.health(ctx) }),
+				component("level", func() (string, error) { return auth.level.Health(ctx) }),
 				component("policy", auth.Health),
 				component("record", auth.record.Health),
 				component("images", func() (string, error) { return ctl.ImageHealth(ctx) }),

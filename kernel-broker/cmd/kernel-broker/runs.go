@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -15,7 +14,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // runsConfig bounds profiling runs.
@@ -55,20 +53,4 @@ func runService(c config, ctl *controller.Controller, files artifacts, administr
 		// The other half of the store's places is for those who build kernels.
 		Uploads:       max(1, c.Artifacts.MaxUploads/2),
 		Administrator: func(caller server.Caller) bool { return caller.Local && slices.Contains(all, caller.UID) }})
-}
-
-// withRuns adds what runs hold on to, to what is needed.
-func withRuns(ctx context.Context, needed map[artifact.Digest][]string, ctl *controller.Controller) (map[artifact.Digest][]string, error) {
-	files, err := ctl.RunFiles(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for text, by := range files {
-		digest, err := artifact.ParseDigest(text)
-		if err != nil {
-			return nil, err
-		}
-		needed[digest] = slices.Concat(needed[digest], by)
-	}
-	return needed, nil
 }

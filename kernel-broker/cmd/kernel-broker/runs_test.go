@@ -267,8 +267,8 @@ func TestRunOverTheNetwork(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	needed, err := withRuns(t.Context(), map[artifact.Digest][]string{}, c.control)
-	if err != nil || len(needed) != 2 {
-		t.Errorf("needed %v, %v", needed, err)
+	files, err := c.control.RunFiles(t.Context())
+	if err != nil || len(files) != 2 {
+		t.Errorf("files of runs %v, %v", files, err)
 	}
 }

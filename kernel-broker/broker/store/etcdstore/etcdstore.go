@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/cache"
 )
 
 // Defaults of Config.
@@ -61,6 +62,7 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 	log     *slog.Logger
+	health  cache.Cache[struct{}, string]
 
 	ctx     context.Context // ends at Close
 	cancel  context.CancelFunc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package slurm
 
 import (
 	"context"
@@ -22,9 +22,9 @@ type privacySource interface {
 	Operates(ctx context.Context, user string, uid uint32) (bool, error)
 }
 
-// privacy knows to whom Slurm shows the jobs of others. While slurmctld does not
+// Privacy knows to whom Slurm shows the jobs of others. While slurmctld does not
 // answer its last answer holds; before the first one nobody is shown them.
-type privacy struct {
+type Privacy struct {
 	slurm privacySource
 	named func(ctx context.Context, uid uint32) (kb.User, error)
 	turns *semaphore.Weighted
@@ -33,12 +33,13 @@ type privacy struct {
 	operators cache.Cache[uint32, bool]
 }
 
-func newPrivacy(slurm privacySource, named func(ctx context.Context, uid uint32) (kb.User, error)) *privacy {
-	return &privacy{slurm: slurm, named: named, turns: semaphore.NewWeighted(accountsAtATime)}
+// NewPrivacy asks slurm, and named for the names of users.
+func NewPrivacy(slurm privacySource, named func(ctx context.Context, uid uint32) (kb.User, error)) *Privacy {
+	return &Privacy{slurm: slurm, named: named, turns: semaphore.NewWeighted(accountsAtATime)}
 }
 
-// showsOthers reports whether Slurm shows a user the jobs of others.
-func (p *privacy) showsOthers(ctx context.Context, uid uint32) bool {
+// ShowsOthers reports whether Slurm shows a user the jobs of others.
+func (p *Privacy) ShowsOthers(ctx context.Context, uid uint32) bool {
 	private, err := p.private.GetOrLast(ctx, struct{}{}, keepSilence, func(ctx context.Context) (bool, time.Duration, error) {
 		return p.ask(ctx, p.slurm.PrivateJobs)
 	})
@@ -58,7 +59,7 @@ func (p *privacy) showsOthers(ctx context.Context, uid uint32) bool {
 }
 
 // ask asks slurmctld one question when it is its turn.
-func (p *privacy) ask(ctx context.Context, question func(context.Context) (bool, error)) (bool, time.Duration, error) {
+func (p *Privacy) ask(ctx context.Context, question func(context.Context) (bool, error)) (bool, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, askAccounts)
 	defer cancel()
 	if err := p.turns.Acquire(ctx, 1); err != nil {
@@ -69,8 +70,8 @@ func (p *privacy) ask(ctx context.Context, question func(context.Context) (bool,
 	return answer, keepPrivacy, err
 }
 
-// forget makes slurmctld be asked again; its last answers hold until it answers.
-func (p *privacy) forget() {
+// Forget makes slurmctld be asked again; its last answers hold until it answers.
+func (p *Privacy) Forget() {
 	p.private.Forget()
 	p.operators.Forget()
 }

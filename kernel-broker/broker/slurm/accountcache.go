@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package slurm
 
 import (
 	"context"
@@ -30,21 +30,22 @@ type accountSource interface {
 	AccountsOf(ctx context.Context, user string, uid uint32) ([]string, error)
 }
 
-// accounts caches the users' accounts for the early answer at submit. No job is
-// authorized by it.
-type accounts struct {
+// AccountCache caches the users' accounts for the early answer at submit. No job
+// is authorized by it.
+type AccountCache struct {
 	cache.Cache[uint32, []string]
 	slurm accountSource
 	limit time.Duration
 	turns *semaphore.Weighted
 }
 
-func newAccounts(slurm accountSource) *accounts {
-	return &accounts{slurm: slurm, limit: askAccounts, turns: semaphore.NewWeighted(accountsAtATime)}
+// NewAccountCache asks slurm.
+func NewAccountCache(slurm accountSource) *AccountCache {
+	return &AccountCache{slurm: slurm, limit: askAccounts, turns: semaphore.NewWeighted(accountsAtATime)}
 }
 
-// of returns the accounts of a user; nil where slurmctld does not enforce them.
-func (a *accounts) of(ctx context.Context, user kb.User) ([]string, error) {
+// Of returns the accounts of a user; nil where slurmctld does not enforce them.
+func (a *AccountCache) Of(ctx context.Context, user kb.User) ([]string, error) {
 	return a.Get(ctx, user.UID, func(ctx context.Context) ([]string, time.Duration, error) {
 		names, err := a.ask(ctx, user)
 		if err != nil {
@@ -54,7 +55,7 @@ func (a *accounts) of(ctx context.Context, user kb.User) ([]string, error) {
 	})
 }
 
-func (a *accounts) ask(ctx context.Context, user kb.User) (names []string, err error) {
+func (a *AccountCache) ask(ctx context.Context, user kb.User) (names []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, fmt.Errorf("slurmctld did not answer within %v: %w", a.limit, kb.ErrUnavailable))
 	defer cancel()
 	if a.turns.Acquire(ctx, 1) != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package slurm
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 func TestLevelIsKept(t *testing.T) {
 	denied, away := fmt.Errorf("no level: %w", kb.ErrDenied), errors.New("away")
 	word, failure, asked, now := "", away, 0, time.Now()
-	l := newLevel(os.Getuid(), func(_ context.Context, user string, uid uint32) (string, error) {
+	l := NewLevelProbe(os.Getuid(), func(_ context.Context, user string, uid uint32) (string, error) {
 		if user == "" || uid != uint32(os.Getuid()) {
 			t.Errorf("asked for %q, %d", user, uid)
 		}
@@ -26,7 +26,7 @@ func TestLevelIsKept(t *testing.T) {
 	l.answers.Now = func() time.Time { return now }
 	check := func(what string, count int, want error) {
 		t.Helper()
-		got, err := l.health(t.Context())
+		got, err := l.Health(t.Context())
 		if !errors.Is(err, want) || (want == nil) != (got != "") || asked != count {
 			t.Errorf("%s: %q, %v, asked %d times; want %v and %d", what, got, err, asked, want, count)
 		}
@@ -40,7 +40,7 @@ func TestLevelIsKept(t *testing.T) {
 	now = now.Add(keepSilence)
 	check("an answer is kept", 2, denied)
 	now = now.Add(keepLevel)
-	check("asked anew", 3, nil)
+	check("asked again", 3, nil)
 	word, failure = "", away
 	now = now.Add(keepLevel)
 	check("away: what it said last", 4, nil)

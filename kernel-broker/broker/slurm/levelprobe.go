@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package slurm
 
 import (
 	"context"
@@ -22,9 +22,9 @@ const (
 	keepSilence = askAccounts
 )
 
-// adminLevel probes whether slurmctld accepts the broker's commands. Without an
+// LevelProbe probes whether slurmctld accepts the broker's commands. Without an
 // AdminLevel every switch fails, and only its job shows why.
-type adminLevel struct {
+type LevelProbe struct {
 	answers cache.Cache[struct{}, levelAnswer]
 	ask     func(ctx context.Context) (string, error)
 }
@@ -34,9 +34,9 @@ type levelAnswer struct {
 	err  error
 }
 
-// newLevel asks for the user that this process runs as.
-func newLevel(uid int, ask func(ctx context.Context, user string, uid uint32) (string, error)) *adminLevel {
-	return &adminLevel{ask: func(ctx context.Context) (string, error) {
+// NewLevelProbe asks for the user that this process runs as.
+func NewLevelProbe(uid int, ask func(ctx context.Context, user string, uid uint32) (string, error)) *LevelProbe {
+	return &LevelProbe{ask: func(ctx context.Context) (string, error) {
 		me, err := user.LookupId(strconv.Itoa(uid))
 		if err != nil {
 			return "", fmt.Errorf("the broker's own user: %w", err)
@@ -47,9 +47,9 @@ func newLevel(uid int, ask func(ctx context.Context, user string, uid uint32) (s
 	}}
 }
 
-// health is the health component of the AdminLevel. While slurmctld does not
+// Health is the health component of the AdminLevel. While slurmctld does not
 // answer it is the last answer: another component reports the silence.
-func (l *adminLevel) health(ctx context.Context) (string, error) {
+func (l *LevelProbe) Health(ctx context.Context) (string, error) {
 	a, err := l.answers.GetOrLast(ctx, struct{}{}, keepSilence, func(ctx context.Context) (levelAnswer, time.Duration, error) {
 		text, err := l.ask(ctx)
 		if err == nil || errors.Is(err, kb.ErrDenied) {
@@ -63,9 +63,9 @@ func (l *adminLevel) health(ctx context.Context) (string, error) {
 	return a.text, errors.Join(a.err, err)
 }
 
-// warn logs at the start what the first switch would show.
-func (l *adminLevel) warn(ctx context.Context, log *slog.Logger) {
-	if _, err := l.health(ctx); errors.Is(err, kb.ErrDenied) {
+// Warn logs at the start what the first switch would show.
+func (l *LevelProbe) Warn(ctx context.Context, log *slog.Logger) {
+	if _, err := l.Health(ctx); errors.Is(err, kb.ErrDenied) {
 		log.Error("slurmctld will refuse the broker's commands", "error", err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package etcdstore
 
 import (
 	"errors"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 )
 
 // A store that refuses every write still answers reads; the broker is ill without writes.
@@ -25,7 +24,7 @@ func TestHealthOfAFullStore(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	kept, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint()}, Cluster: "test", Logger: log})
+	kept, err := Open(t.Context(), Config{Endpoints: []string{server.Endpoint()}, Cluster: "test", Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,9 +34,8 @@ func TestHealthOfAFullStore(t *testing.T) {
 		}
 	}()
 	at := time.Now()
-	health := newStoreHealth(kept)
-	health.answers.Now = func() time.Time { return at }
-	if text, err := health.ask(t.Context()); err != nil || text == "" {
+	kept.health.Now = func() time.Time { return at }
+	if text, err := kept.Health(t.Context()); err != nil || text == "" {
 		t.Fatalf("a store with room: %q, %v", text, err)
 	}
 	for i := 0; i < 100 && err == nil; i++ {
@@ -46,11 +44,11 @@ func TestHealthOfAFullStore(t *testing.T) {
 	if !errors.Is(err, store.ErrFull) {
 		t.Fatalf("writing past the quota = %v, want ErrFull", err)
 	}
-	if _, err := health.ask(t.Context()); err != nil {
+	if _, err := kept.Health(t.Context()); err != nil {
 		t.Errorf("within a second the answer is kept, and it is %v", err)
 	}
-	at = at.Add(keepStoreHealth)
-	if _, err := health.ask(t.Context()); !errors.Is(err, store.ErrFull) {
+	at = at.Add(keepHealth)
+	if _, err := kept.Health(t.Context()); !errors.Is(err, store.ErrFull) {
 		t.Errorf("health of a full store = %v, want ErrFull", err)
 	}
 	if _, err := kept.Get(t.Context(), healthKey); !errors.Is(err, store.ErrNotFound) {

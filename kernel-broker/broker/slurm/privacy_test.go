@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package slurm
 
 import (
 	"context"
@@ -11,25 +11,25 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// secretive is a slurmctld with PrivateData and operators.
-type secretive struct {
+// fakePrivacy is a slurmctld with PrivateData and operators.
+type fakePrivacy struct {
 	private   bool
 	operators map[string]bool
 	err       error
 	asked     int
 }
 
-func (s *secretive) PrivateJobs(context.Context) (bool, error) {
+func (s *fakePrivacy) PrivateJobs(context.Context) (bool, error) {
 	s.asked++
 	return s.private, s.err
 }
 
-func (s *secretive) Operates(_ context.Context, user string, _ uint32) (bool, error) {
+func (s *fakePrivacy) Operates(_ context.Context, user string, _ uint32) (bool, error) {
 	s.asked++
 	return s.operators[user], s.err
 }
 
-func people1(_ context.Context, uid uint32) (kb.User, error) {
+func userByUID(_ context.Context, uid uint32) (kb.User, error) {
 	name := map[uint32]string{1: "alice", 2: "olga"}[uid]
 	if name == "" {
 		return kb.User{}, kb.ErrNotFound
@@ -38,14 +38,14 @@ func people1(_ context.Context, uid uint32) (kb.User, error) {
 }
 
 func TestPrivacy(t *testing.T) {
-	s, now := &secretive{private: true, operators: map[string]bool{"olga": true}}, time.Now()
-	p := newPrivacy(s, people1)
+	s, now := &fakePrivacy{private: true, operators: map[string]bool{"olga": true}}, time.Now()
+	p := NewPrivacy(s, userByUID)
 	p.private.Now = func() time.Time { return now }
 	p.operators.Now = p.private.Now
 	check := func(what string, uid uint32, want bool, asked int) {
 		t.Helper()
 		s.asked = 0
-		if got := p.showsOthers(t.Context(), uid); got != want || s.asked != asked {
+		if got := p.ShowsOthers(t.Context(), uid); got != want || s.asked != asked {
 			t.Errorf("%s: %v with %d questions, want %v with %d", what, got, s.asked, want, asked)
 		}
 	}
@@ -62,14 +62,14 @@ func TestPrivacy(t *testing.T) {
 	s.err = nil
 	check("no longer private", 1, true, 1)
 	s.private = true
-	p.forget()
+	p.Forget()
 	check("after a reload", 1, false, 2)
 }
 
 // A slurmctld that has not said anything yet has not said that jobs are public.
-func TestPrivacyBeforeTheFirstWord(t *testing.T) {
-	s := &secretive{err: errors.New("slurmctld is away")}
-	if newPrivacy(s, people1).showsOthers(t.Context(), 1) {
+func TestPrivacyBeforeTheFirstAnswer(t *testing.T) {
+	s := &fakePrivacy{err: errors.New("slurmctld is away")}
+	if NewPrivacy(s, userByUID).ShowsOthers(t.Context(), 1) {
 		t.Error("others' jobs are shown before slurmctld said that they may be")
 	}
 }
