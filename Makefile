@@ -344,9 +344,9 @@ install-broker:
 	$(call sample,kernel-broker/cmd/kernel-broker/broker.sample.yaml,broker.yaml)
 	$(call sample,kernel-broker/auth/authz/policy.sample.yaml,policy.yaml)
 	install -D -m 0644 docs/ops/slurm.conf.sample $(DESTDIR)$(sysconfdir)/kernel-broker/slurm.conf.sample
-	install -D -m 0644 -t $(DESTDIR)$(unitdir) kernel-broker/systemd/kernel-broker.service
-	install -D -m 0644 kernel-broker/systemd/sysusers.conf $(DESTDIR)$(prefix)/lib/sysusers.d/kernel-broker.conf
-	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 kernel-broker/man/kernel-broker.8 kernel-broker/man/kernel-broker-hook.8
+	install -D -m 0644 -t $(DESTDIR)$(unitdir) packaging/systemd/kernel-broker.service
+	install -D -m 0644 packaging/systemd/sysusers.conf $(DESTDIR)$(prefix)/lib/sysusers.d/kernel-broker.conf
+	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 packaging/man/kernel-broker.8 packaging/man/kernel-broker-hook.8
 
 install-agent:
 	install -D -m 0755 -t $(DESTDIR)$(sbindir) build/bin/kernel-broker-agent
@@ -354,10 +354,10 @@ install-agent:
 	ln -sfn kernel-broker-node-hook $(DESTDIR)$(libexecdir)/epilog
 	$(call sample,kernel-broker/agent/config/agent.sample.yaml,agent.yaml)
 	$(call sample,kernel-broker/auth/signing/trust.sample.yaml,trust.yaml)
-	install -D -m 0644 -t $(DESTDIR)$(unitdir) kernel-broker/systemd/kernel-broker-agent.service kernel-broker/systemd/kernel-broker-kexec.target
-	install -D -m 0644 -t $(DESTDIR)$(datadir)/slurmd.service.d kernel-broker/systemd/slurmd.service.d/*.conf
-	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 kernel-broker/man/kernel-broker-agent.8
-	install -D -m 0644 kernel-broker/man/kernel-broker-hook.8 $(DESTDIR)$(mandir)/man8/kernel-broker-node-hook.8
+	install -D -m 0644 -t $(DESTDIR)$(unitdir) packaging/systemd/kernel-broker-agent.service packaging/systemd/kernel-broker-kexec.target
+	install -D -m 0644 -t $(DESTDIR)$(datadir)/slurmd.service.d packaging/systemd/slurmd.service.d/*.conf
+	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 packaging/man/kernel-broker-agent.8
+	install -D -m 0644 packaging/man/kernel-broker-hook.8 $(DESTDIR)$(mandir)/man8/kernel-broker-node-hook.8
 
 install-client:
 	install -D -m 0755 -t $(DESTDIR)$(bindir) build/bin/kernelctl
@@ -376,7 +376,7 @@ install-factory:
 		-exec install -D -m 0755 -t $(DESTDIR)$(libexecdir)/workloads {} +
 	cd catalog && find . -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(datadir))/catalog/{} \;
 	$(call sample,kernel-broker/factory/site/factory.yaml,factory.yaml)
-	install -D -m 0644 -t $(DESTDIR)$(mandir)/man1 kernel-broker/man/kernel-factory.1
+	install -D -m 0644 -t $(DESTDIR)$(mandir)/man1 packaging/man/kernel-factory.1
 
 install-plugin:
 	$(MAKE) -C slurm-plugin install-plugin DESTDIR=$(abspath $(DESTDIR)) mandir=$(mandir) includedir=$(includedir)

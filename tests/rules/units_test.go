@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-const units = "kernel-broker/systemd/"
+const units = "packaging/systemd/"
 
 // unitExposure is how open a unit may be, in systemd's own measure from 0 to 10:
 // less than now is welcome, more wants a reason.

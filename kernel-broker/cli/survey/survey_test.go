@@ -133,7 +133,7 @@ func TestWaitsForAgent(t *testing.T) {
 	if waitsForAgent(dir + "/*.conf") {
 		t.Error("nothing waits")
 	}
-	text, err := os.ReadFile("../../systemd/slurmd.service.d/kernel-broker.conf")
+	text, err := os.ReadFile("../../../packaging/systemd/slurmd.service.d/kernel-broker.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
