@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -55,30 +54,5 @@ func TestSummary(t *testing.T) {
 				t.Errorf("it ended with %v:\n%s", err, out)
 			}
 		})
-	}
-}
-
-// A check that is not told its files fails.
-func TestLintNeedsFiles(t *testing.T) {
-	for _, name := range []string{"shell", "c-format", "yaml", "lua"} {
-		cmd := exec.Command(".ci/lint", "-1", name)
-		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "GIT_DIR=/nonexistent")
-		if out, err := cmd.CombinedOutput(); err == nil {
-			t.Errorf("lint %s passes where git lists no files:\n%s", name, out)
-		}
-	}
-}
-
-// CI misses the tests of a part in C that it does not name when they do not run. MPI is for the long suites.
-func TestRunNamesEachPartInC(t *testing.T) {
-	parts, err := filepath.Glob("../workloads/*/Makefile")
-	if err != nil || len(parts) == 0 {
-		t.Fatalf("parts %q, %v", parts, err)
-	}
-	wanted := strings.Fields(string(read(t, ".ci/run")))
-	for _, part := range parts {
-		if name := filepath.Base(filepath.Dir(part)); name != "mpi" && !slices.Contains(wanted, "c/"+name) {
-			t.Errorf(".ci/run does not want c/%s", name)
-		}
 	}
 }
