@@ -18,7 +18,6 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
@@ -378,7 +377,7 @@ func (a *app) runDiff(ctx context.Context, first, second, html string) error {
 	if err != nil {
 		return err
 	}
-	c, err := compare.Compare(left, right, verdict.DefaultRules())
+	c, err := compare.Compare(left, right)
 	if err != nil {
 		return err
 	}

@@ -84,9 +84,6 @@ var crossing = map[string]map[string]string{
 		"api/convert": "a phase has one word for users",
 		"auth/munge":  "the hooks of a backup controller prove who calls",
 	},
-	"profiling": {
-		"factory": "runs are compared by the factory's statistics",
-	},
 	"report": {
 		"factory":   "a kernel's report shows what the factory made and measured",
 		"internal":  "figures are summarised by one statistics package",

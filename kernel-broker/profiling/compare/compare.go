@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -65,19 +64,25 @@ type Row struct {
 	Standing Standing `json:"standing"`
 }
 
+// As in the factory's verdicts: a t-test at 0.05, of three values on each side.
+const (
+	level     = 0.05
+	leastRuns = 3
+)
+
 // ErrNothing is a side without runs.
 var ErrNothing = errors.New("no runs to compare")
 
 // Compare sets B beside A.
-func Compare(a, b Side, rules verdict.Rules) (Comparison, error) {
+func Compare(a, b Side) (Comparison, error) {
 	c := Comparison{A: a.Name, B: b.Name, Rows: []Row{}, Unequal: unequal(a, b)}
 	for _, s := range []Side{a, b} {
 		if len(s.Runs) == 0 {
 			return c, fmt.Errorf("%s: %w", s.Name, ErrNothing)
 		}
 	}
-	c.Significance = significance(len(a.Runs), len(b.Runs), rules)
-	tested := len(a.Runs) >= rules.LeastRepetitions && len(b.Runs) >= rules.LeastRepetitions
+	c.Significance = significance(len(a.Runs), len(b.Runs))
+	tested := len(a.Runs) >= leastRuns && len(b.Runs) >= leastRuns
 	valuesA, order := values(a.Runs, nil)
 	valuesB, order := values(b.Runs, order)
 	for _, f := range order {
@@ -89,21 +94,21 @@ func Compare(a, b Side, rules verdict.Rules) (Comparison, error) {
 		if row.B, err = summary(valuesB[f], len(b.Runs)); err != nil {
 			return c, fmt.Errorf("%s: %s: %w", b.Name, f.name, err)
 		}
-		row.judge(rules, tested)
+		row.judge(tested)
 		c.Rows = append(c.Rows, row)
 	}
 	return c, nil
 }
 
-func significance(a, b int, rules verdict.Rules) string {
-	switch least := rules.LeastRepetitions; {
+func significance(a, b int) string {
+	switch {
 	case a == 1 && b == 1:
 		return "One run each: no significance can be stated."
-	case a < least || b < least:
-		return fmt.Sprintf("%d and %d runs: no significance can be stated with fewer than %d on each side.", a, b, least)
+	case a < leastRuns || b < leastRuns:
+		return fmt.Sprintf("%d and %d runs: no significance can be stated with fewer than %d on each side.", a, b, leastRuns)
 	default:
 		return fmt.Sprintf("%d and %d runs: a figure differs if Welch's test gives p below %v. Of a hundred figures that do not differ "+
-			"about %.0f look as if they did.", a, b, rules.Significance, 100*rules.Significance)
+			"about %.0f look as if they did.", a, b, level, 100*level)
 	}
 }
 
@@ -116,7 +121,7 @@ func summary(values []float64, runs int) (*stats.Summary, error) {
 	return &s, err
 }
 
-func (r *Row) judge(rules verdict.Rules, tested bool) {
+func (r *Row) judge(tested bool) {
 	if r.A == nil || r.B == nil {
 		return
 	}
@@ -131,7 +136,7 @@ func (r *Row) judge(rules verdict.Rules, tested bool) {
 	switch {
 	case r.A.Mean == r.B.Mean:
 		r.Standing = Equal
-	case !(test.P < rules.Significance):
+	case !(test.P < level):
 		r.Standing = Unclear
 	case r.B.Mean < r.A.Mean:
 		r.Standing = Less

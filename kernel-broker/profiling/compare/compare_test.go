@@ -11,7 +11,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -56,7 +55,7 @@ func TestCompare(t *testing.T) {
 		{"the same", []uint64{100, 100, 100}, []uint64{100, 100, 100}, Equal, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Compare(side("a", c.a...), side("b", c.b...), verdict.DefaultRules())
+			got, err := Compare(side("a", c.a...), side("b", c.b...))
 			if err != nil || !strings.Contains(got.Significance, c.says) {
 				t.Fatalf("%v: %s", err, got.Significance)
 			}
@@ -76,7 +75,7 @@ func TestUnequal(t *testing.T) {
 	b.Runs = append(b.Runs, result(1))
 	b.Runs[1].Nodes = append(b.Runs[1].Nodes, b.Runs[1].Nodes[0])
 	b.Runs[1].Nodes[1].Name = "n2"
-	got, err := Compare(a, b, verdict.DefaultRules())
+	got, err := Compare(a, b)
 	text := strings.Join(got.Unequal, "; ")
 	if err != nil || !strings.Contains(text, "a run of a (its number 1) is partial: disk full") ||
 		!strings.Contains(text, "the runs of b are not alike: 1 nodes on 6.1, and 2 nodes on 6.1") {
@@ -92,12 +91,12 @@ func TestUnequalBuilds(t *testing.T) {
 			s.Runs[i].Nodes[0].Kernel.BuildID = "0123456789abcdef"
 		}
 	}
-	got, err := Compare(a, b, verdict.DefaultRules())
+	got, err := Compare(a, b)
 	if err != nil || len(got.Unequal) != 0 {
 		t.Errorf("%v: %q", err, got.Unequal)
 	}
 	a.Runs[1].Nodes[0].Kernel.BuildID = "fedcba9876543210"
-	got, err = Compare(a, b, verdict.DefaultRules())
+	got, err = Compare(a, b)
 	const want = "the runs of a are not alike: 1 nodes on 6.1 (build 0123456789ab), and 1 nodes on 6.1 (build fedcba987654)"
 	if err != nil || !slices.Equal(got.Unequal, []string{want}) {
 		t.Errorf("%v: %q", err, got.Unequal)
@@ -110,7 +109,7 @@ func TestPartsOfANode(t *testing.T) {
 	second := b.Runs[0].Nodes[0]
 	second.Begin, second.End = second.End, second.End.Add(time.Second)
 	b.Runs[0].Nodes = append(b.Runs[0].Nodes, second)
-	got, err := Compare(a, b, verdict.DefaultRules())
+	got, err := Compare(a, b)
 	if err != nil || len(got.Unequal) != 0 {
 		t.Errorf("%v: %q", err, got.Unequal)
 	}
@@ -125,11 +124,11 @@ func TestOneSided(t *testing.T) {
 	for i := range b.Runs {
 		b.Runs[i].Noise = &profiling.Noise{CPUs: []profiling.CPUNoise{{WantedNS: 10, LostNS: 1}}}
 	}
-	got, err := Compare(a, b, verdict.DefaultRules())
+	got, err := Compare(a, b)
 	if r := got.row("taken by others"); err != nil || r.A != nil || r.B == nil || r.Standing != Untested || r.Change != nil {
 		t.Errorf("%v: %+v", err, r)
 	}
-	if _, err := Compare(a, Side{Name: "b"}, verdict.DefaultRules()); !errors.Is(err, ErrNothing) {
+	if _, err := Compare(a, Side{Name: "b"}); !errors.Is(err, ErrNothing) {
 		t.Error(err)
 	}
 }
@@ -140,11 +139,11 @@ func TestAntisymmetric(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		times := rapid.SliceOfN(rapid.Uint64Range(0, 900), 1, 5)
 		a, b := side("a", times.Draw(rt, "a")...), side("b", times.Draw(rt, "b")...)
-		one, err := Compare(a, b, verdict.DefaultRules())
+		one, err := Compare(a, b)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		other, err := Compare(b, a, verdict.DefaultRules())
+		other, err := Compare(b, a)
 		if err != nil {
 			rt.Fatal(err)
 		}

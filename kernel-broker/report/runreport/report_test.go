@@ -12,7 +12,6 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
 )
@@ -173,7 +172,7 @@ func TestEmptyPage(t *testing.T) {
 func TestComparisonPage(t *testing.T) {
 	a, b := compare.Side{Name: "run 1"}, compare.Side{Name: "run 2"}
 	a.Runs, b.Runs = []profiling.Result{full()}, []profiling.Result{full()}
-	c, err := compare.Compare(a, b, verdict.DefaultRules())
+	c, err := compare.Compare(a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
