@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asCrowd has the test program be those who connect, in a process of its own:
-// one process may not have enough files for both ends.
-const asCrowd = "KERNEL_BROKER_TEST_AS_CROWD"
+// loadEnv makes the test program open connections as a load, in a process of its
+// own: one process may not have enough files for both ends.
+const loadEnv = "KERNEL_BROKER_TEST_LOAD"
 
 func TestMain(m *testing.M) {
-	if what := os.Getenv(asCrowd); what != "" {
-		if err := beCrowd(what); err != nil {
+	if text := os.Getenv(loadEnv); text != "" {
+		if err := runLoad(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -72,27 +72,27 @@ func leftOpen(before map[string]bool) (left []string) {
 	}
 }
 
-// crowd are many who connect, from as many addresses of this host as it takes to
-// have OfAddress from each, and say Words.
-type crowd struct {
+// load is N connections to Address that send Payload, OfAddress of them from each
+// address of this host.
+type load struct {
 	Address      string
 	N, OfAddress int
-	Words        []byte
+	Payload      []byte
 
-	t    *testing.T
-	ask  io.Writer
-	tell *bufio.Scanner
+	t      *testing.T
+	input  io.Writer
+	output *bufio.Scanner
 }
 
-// gather returns when all have tried.
-func gather(t *testing.T, c crowd) *crowd {
+// startLoad returns when each connection was tried.
+func startLoad(t *testing.T, c load) *load {
 	t.Helper()
-	what, err := json.Marshal(c)
+	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asCrowd+"="+string(what))
+	cmd.Env = append(os.Environ(), loadEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -108,45 +108,44 @@ func gather(t *testing.T, c crowd) *crowd {
 	t.Cleanup(func() {
 		_ = in.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Error("those who connect:", err)
+			t.Error("load:", err)
 		}
 	})
-	c.t, c.ask, c.tell = t, in, bufio.NewScanner(out)
+	c.t, c.input, c.output = t, in, bufio.NewScanner(out)
 	if got := c.number(); got < c.N {
-		// Never silently: what is claimed is what was done.
 		t.Logf("%d of %d could be opened (limit of open files)", got, c.N)
 		if got < c.N/2 {
-			t.Fatal("too few for a crowd")
+			t.Fatal("too few for a load")
 		}
 	}
 	return &c
 }
 
-func (c *crowd) number() (n int) {
+func (c *load) number() (n int) {
 	c.t.Helper()
-	if !c.tell.Scan() {
-		c.t.Fatal("those who connect say nothing: ", c.tell.Err())
+	if !c.output.Scan() {
+		c.t.Fatal("load: no answer: ", c.output.Err())
 	}
-	if _, err := fmt.Sscan(c.tell.Text(), &n); err != nil {
+	if _, err := fmt.Sscan(c.output.Text(), &n); err != nil {
 		c.t.Fatal(err)
 	}
 	return n
 }
 
 // held is how many connections the server holds now.
-func (c *crowd) held() int {
+func (c *load) held() int {
 	c.t.Helper()
-	if _, err := fmt.Fprintln(c.ask); err != nil {
+	if _, err := fmt.Fprintln(c.input); err != nil {
 		c.t.Fatal(err)
 	}
 	return c.number()
 }
 
-// beCrowd connects, says how many it tried, and for each line that it is given
-// how many of them are open.
-func beCrowd(what string) error {
-	var c crowd
-	if err := json.Unmarshal([]byte(what), &c); err != nil {
+// runLoad connects, prints how many connections it tried, and for each line of its
+// input how many of them are open.
+func runLoad(text string) error {
+	var c load
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
 	var r unix.Rlimit
@@ -163,9 +162,9 @@ func beCrowd(what string) error {
 				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(host>>8), byte(host))}, Timeout: soon}
 				conn, err := dialer.Dial("tcp", c.Address)
 				if err != nil {
-					continue // hung up on before it was told to have a connection
+					continue // closed before it was established
 				}
-				_, _ = conn.Write(c.Words) // who was hung up on cannot
+				_, _ = conn.Write(c.Payload) // fails on a closed one
 				open[i] = conn
 			}
 		})
@@ -204,8 +203,8 @@ func isOpen(conn net.Conn) (open bool) {
 	return open
 }
 
-// settled is what held says when it no longer changes.
-func (c *crowd) settled() int {
+// settled returns held when it no longer changes.
+func (c *load) settled() int {
 	before := -1
 	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		now := c.held()

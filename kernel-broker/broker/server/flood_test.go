@@ -23,26 +23,26 @@ func TestTenThousandUnauthenticated(t *testing.T) {
 	if err := connect(t, node, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	strangers := gather(t, crowd{Address: s.address, N: flood, OfAddress: 200})
+	clients := startLoad(t, load{Address: s.address, N: flood, OfAddress: 200})
 	s.served(t)
 	if err := connect(t, node, "n1"); err != nil {
 		t.Errorf("the node in the flood: %v", err)
 	}
-	// Connections are taken in their turn: when this one is hung up on, for want of
-	// a place or of words, those before it are in or out.
-	if last, err := net.Dial("tcp", s.address); err == nil { // else it was so at once
-		cut(t, "the last stranger", last)
+	// Connections are accepted in their order: when this one is closed, by a limit
+	// or the time limit, those before it are decided.
+	if last, err := net.Dial("tcp", s.address); err == nil { // else it was closed at once
+		cut(t, "the last client", last)
 		_ = last.Close()
 	}
-	held := strangers.held()
-	t.Logf("%d connections, %d held at once", strangers.N, held)
+	held := clients.held()
+	t.Logf("%d connections, %d held at once", clients.N, held)
 	if held > flood*2/5 {
 		t.Errorf("%d are held, at most %d unauthenticated ones are allowed", held, flood*2/5)
 	}
 	if s.lines("connection refused: too many") == 0 {
 		t.Error("the log says nothing")
 	}
-	until(t, "all strangers are gone", func() bool { return strangers.held() == 0 })
+	until(t, "all of them are closed", func() bool { return clients.held() == 0 })
 	if err := connect(t, s.over(s.enrol("n2")), "n2"); err != nil {
 		t.Errorf("a new node after the flood: %v", err)
 	}
@@ -51,7 +51,7 @@ func TestTenThousandUnauthenticated(t *testing.T) {
 // As many from one address leave room for every other one at once.
 func TestTenThousandFromOneAddress(t *testing.T) {
 	s := serveTLS(t, time.Hour, users)
-	one := gather(t, crowd{Address: s.address, N: flood, OfAddress: flood})
+	one := startLoad(t, load{Address: s.address, N: flood, OfAddress: flood})
 	s.served(t)
 	if err := connect(t, s.over(s.enrol("n1")), "n1"); err != nil {
 		t.Errorf("a node in the flood: %v", err)
@@ -65,8 +65,8 @@ func TestTenThousandFromOneAddress(t *testing.T) {
 // user. Without TLS, whose handshakes would be what the test takes its time for.
 func TestTenThousandNodes(t *testing.T) {
 	f := serve(t, users, both)
-	const firstWords = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	all := gather(t, crowd{Address: f.address, N: flood, OfAddress: 100, Words: []byte(firstWords)})
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	all := startLoad(t, load{Address: f.address, N: flood, OfAddress: 100, Payload: []byte(preface)})
 	f.served(t)
 	if err := connect(t, f.remote(t), "n1"); err != nil {
 		t.Errorf("one more node: %v", err)

@@ -276,7 +276,7 @@ func TestUsersOverTheNetwork(t *testing.T) {
 	want(t, "an administrator", err, codes.OK, "")
 
 	_, err = api.NewTrustServiceClient(f.remote(t)).Enrol(ctx, &api.EnrolRequest{Node: "n7", Secret: "x"})
-	want(t, "a stranger enrols", err, codes.InvalidArgument, "damaged")
+	want(t, "enrolment with an invalid secret", err, codes.InvalidArgument, "damaged")
 	f.recorded(t, `"via":"Enrol"`, `"action":"trust"`, `"object":"n7"`, `"outcome":"secret of a token is damaged`)
 	f.recorded(t, `"kind":"decision"`, `"who":"alice"`, `"uid":4242`, `"by":"munge"`, `"from":"127.0.0.1:`, `"action":"upload"`, `"allowed":false`)
 	f.recorded(t, `"kind":"decision"`, `"who":"carol"`, `"action":"publish"`, `"object":"mitgcm"`, `"via":"ApplyProfile"`, `"allowed":true`, "policy.yaml:11")

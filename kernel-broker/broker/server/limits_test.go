@@ -106,20 +106,20 @@ func TestClientsComeBack(t *testing.T) {
 	}
 }
 
-// Of users whom MUNGE vouches for each has his own share, though they come from
-// one address, and what is garbage is counted for the address.
+// Users that MUNGE authenticates have a quota each, although they call from one
+// address; invalid credentials count for the address.
 func TestRatesOverTheNetwork(t *testing.T) {
 	f := trust(t, func(o *server.Options) {
 		o.Limits = server.DefaultLimits()
 		o.Limits.Users, o.Limits.Addresses = limit.Rate{PerSecond: 0.01, Burst: 3}, limit.Rate{PerSecond: 0.01, Burst: 3}
 	})
 	alice, bob, nobody := f.by(t, plainUser), f.by(t, carol), f.remote(t)
-	var alices, strangers error
+	var aliceErr, anonymousErr error
 	for range 4 {
-		alices, strangers = list(t, alice), list(t, nobody)
+		aliceErr, anonymousErr = list(t, alice), list(t, nobody)
 	}
-	want(t, "alice", alices, codes.ResourceExhausted, fmt.Sprintf("uid %d: more than", plainUser))
-	want(t, "a stranger", strangers, codes.ResourceExhausted, "127.0.0.1: more than")
+	want(t, "alice", aliceErr, codes.ResourceExhausted, fmt.Sprintf("uid %d: more than", plainUser))
+	want(t, "an unauthenticated client", anonymousErr, codes.ResourceExhausted, "127.0.0.1: more than")
 	if err := list(t, bob); err != nil {
 		t.Errorf("carol, from the same address: %v", err)
 	}

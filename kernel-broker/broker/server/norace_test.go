@@ -4,5 +4,5 @@
 
 package server_test
 
-// flood is how many connections somebody opens.
+// flood is how many connections a load opens.
 const flood = 10_000

@@ -43,15 +43,15 @@ func (n countedDecoder) Decode(ctx context.Context, text string) (credential.Dec
 	return n.Client.Decode(ctx, text)
 }
 
-// strain limits users and strangers so that time gives them nothing.
-func strain(t *testing.T, userBurst, strangerBurst int) *countedBroker {
+// serveBursts limits users and addresses to a burst, which time does not refill.
+func serveBursts(t *testing.T, userBurst, addressBurst int) *countedBroker {
 	t.Helper()
 	s := &countedBroker{munged: mungetest.Start(t)}
 	verifier := credential.NewVerifier(credential.Options{Cluster: cluster,
 		Decoder: countedDecoder{munge.New(s.munged.Socket), &s.asked}})
 	limited := tight(func(l *server.Limits) {
 		l.Users = limit.Rate{PerSecond: 1e-4, Burst: userBurst}
-		l.Addresses = limit.Rate{PerSecond: 1e-4, Burst: strangerBurst}
+		l.Addresses = limit.Rate{PerSecond: 1e-4, Burst: addressBurst}
 	})
 	s.fixture = serve(t, func(o *server.Options) {
 		limited(o)
@@ -79,18 +79,18 @@ func junk(t *testing.T, conn *grpc.ClientConn) error {
 	return err
 }
 
-// munged is Slurm's as well: what a stranger sends it by way of the broker has a
-// bound, by his address, and others are served meanwhile.
+// Slurm uses munged, too: what an unauthenticated client sends to it through the
+// broker is limited by the client's address, and others are served meanwhile.
 func TestJunkDoesNotReachMunged(t *testing.T) {
 	const burst = 20
-	s := strain(t, 1000, burst)
-	stranger := dial(t, s.address, from("127.0.0.1"))
+	s := serveBursts(t, 1000, burst)
+	anonymous := dial(t, s.address, from("127.0.0.1"))
 	var others atomic.Int64
 	var flood sync.WaitGroup
 	for range 32 {
 		flood.Go(func() {
 			for range 100 {
-				err := junk(t, stranger)
+				err := junk(t, anonymous)
 				if code := status.Code(err); code != codes.Unauthenticated && code != codes.ResourceExhausted {
 					t.Errorf("junk: %v", err)
 				}
@@ -111,7 +111,7 @@ func TestJunkDoesNotReachMunged(t *testing.T) {
 		t.Errorf("munged was asked %d times for 3200 calls of junk, at most %d are for one address", asked, burst)
 	}
 	err := list(t, s.by(t, carol, "127.0.0.1"))
-	want(t, "a user at the stranger's address", err, codes.ResourceExhausted, "127.0.0.1: more than 0.0001 failed credentials a second, and 20 at once; come back in")
+	want(t, "a user at the same address", err, codes.ResourceExhausted, "127.0.0.1: more than 0.0001 failed credentials a second, and 20 at once; come back in")
 	if wait, said := client.RetryAfter(err); !said || wait <= 0 {
 		t.Errorf("told to come back in %v, %v", wait, said)
 	}
@@ -121,12 +121,12 @@ func TestJunkDoesNotReachMunged(t *testing.T) {
 	s.served(t)
 }
 
-// A user at the address of one who floods gets through at the rate of strangers.
+// A user at an address that sends junk is served, within the rate of the address.
 func TestBesideJunk(t *testing.T) {
-	s := strain(t, 1000, 5)
-	stranger := dial(t, s.address, from("127.0.0.1"))
+	s := serveBursts(t, 1000, 5)
+	anonymous := dial(t, s.address, from("127.0.0.1"))
 	for range 4 {
-		want(t, "junk", junk(t, stranger), codes.Unauthenticated, "")
+		want(t, "junk", junk(t, anonymous), codes.Unauthenticated, "")
 	}
 	alice := s.by(t, plainUser, "127.0.0.1")
 	for range 10 {
@@ -138,7 +138,7 @@ func TestBesideJunk(t *testing.T) {
 
 // All users of a login node have its address, and only their own limits.
 func TestAWholeLoginNode(t *testing.T) {
-	s := strain(t, 1000, 4)
+	s := serveBursts(t, 1000, 4)
 	var node sync.WaitGroup
 	for uid := range uint32(20) {
 		node.Go(func() {
@@ -153,9 +153,9 @@ func TestAWholeLoginNode(t *testing.T) {
 	node.Wait()
 }
 
-// Good credentials do not let one user flood munged either.
+// Valid credentials do not let one user flood munged either.
 func TestGoodCredentialsWithoutEnd(t *testing.T) {
-	s := strain(t, 3, 5)
+	s := serveBursts(t, 3, 5)
 	alice := s.by(t, plainUser, "127.0.0.1")
 	served := 0
 	for range 50 {
@@ -168,7 +168,7 @@ func TestGoodCredentialsWithoutEnd(t *testing.T) {
 	}
 }
 
-// slowDecoder answers when it is let.
+// slowDecoder answers when the test lets it.
 type slowDecoder struct {
 	mu        sync.Mutex
 	now, most int
@@ -221,7 +221,7 @@ func TestDecodesAtATime(t *testing.T) {
 	}
 }
 
-// slowJobs lists when it is let.
+// slowJobs lists when the test lets it.
 type slowJobs struct {
 	jobs
 	*slowDecoder
@@ -277,7 +277,7 @@ func TestListingsAtATime(t *testing.T) {
 	}
 }
 
-// Strangers whom TLS refuses do not fill the log.
+// Connections that TLS refuses do not fill the log.
 func TestRefusedHandshakesInTheLog(t *testing.T) {
 	s := serveTLS(t, time.Hour)
 	s.log.reset()

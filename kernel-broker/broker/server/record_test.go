@@ -65,13 +65,13 @@ func (f *trusted) lines(t *testing.T, words ...string) (lines []string) {
 	return lines
 }
 
-// Whatever somebody asks about, his record is short.
+// Whatever a caller asks about, the record is short.
 func TestRecordsOfLongTextsAreShort(t *testing.T) {
 	f := trust(t)
-	user, stranger := f.as(t, plainUser), f.remote(t)
+	user, anonymous := f.as(t, plainUser), f.remote(t)
 	for _, words := range []string{"<", `"`, `\`, "‹", "\x01"} {
 		many := strings.Repeat(words, 4000)
-		for _, conn := range []*grpc.ClientConn{user, stranger} {
+		for _, conn := range []*grpc.ClientConn{user, anonymous} {
 			catalog := api.NewCatalogServiceClient(conn)
 			_, getErr := catalog.GetProfile(t.Context(), &api.GetProfileRequest{Name: many})
 			_, checkErr := catalog.CheckProfile(t.Context(), &api.CheckProfileRequest{Profile: many})

@@ -17,9 +17,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// slowHost is a getent that knows alice at once, and of all others waits until
-// the test lets it say that there is none. It notes who asks, and how many do so
-// at a time.
+// slowHost is a getent that finds alice at once, and for other users blocks until
+// the test lets it find none. It records the uids, and how many run at a time.
 type slowHost struct {
 	*Directory
 	dir   string
@@ -38,14 +37,14 @@ echo $2 >> asked
 until test -e go; do sleep 0.05; done
 exit 2
 `, `printf 'users\0'`+"\n")
-	// However long the test takes, nothing is forgotten or given up.
+	// However long the test takes, no answer expires and no lookup times out.
 	now := time.Now()
 	h.Now, h.limit = func() time.Time { return now }, time.Hour
 	t.Cleanup(func() { h.goOn(t) })
 	return h
 }
 
-// goOn has getent answer, and waits for all who asked.
+// goOn lets getent answer, and waits for all lookups.
 func (h *slowHost) goOn(t *testing.T) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
@@ -54,7 +53,7 @@ func (h *slowHost) goOn(t *testing.T) {
 	h.group.Wait()
 }
 
-// ask has somebody ask for a user.
+// ask looks a user up in the background.
 func (h *slowHost) ask(ctx context.Context, uid uint32) {
 	h.group.Go(func() { _, _ = h.ByUID(ctx, uid) })
 }
@@ -84,8 +83,8 @@ func (h *slowHost) hang(t *testing.T, want int) {
 	}
 }
 
-// Who calls the broker as many users, or often as one, has the host of slurmctld
-// run a few processes; a job whose user is asked for does not wait for them.
+// Calls as many users, or many as one, run only a few processes on slurmctld's
+// host at a time; the lookup for a job does not wait for them.
 func TestProcessesAtATime(t *testing.T) {
 	h := newSlowHost(t)
 	for i := range 200 {
@@ -124,8 +123,8 @@ func TestProcessesOfJobs(t *testing.T) {
 	}
 }
 
-// One process answers all who ask for the same user at the same time; who does
-// not wait for it takes it from nobody.
+// One process answers all concurrent lookups of a user; a caller that stops
+// waiting does not cancel it for the others.
 func TestOneProcessForAUser(t *testing.T) {
 	h := newSlowHost(t)
 	answers := make(chan error, 51)
@@ -138,10 +137,10 @@ func TestOneProcessForAUser(t *testing.T) {
 	for range 50 {
 		h.group.Go(ask)
 	}
-	hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := h.ByUID(hasty, 7); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrNotFound) {
-		t.Errorf("who does not wait: %v", err)
+	if _, err := h.ByUID(short, 7); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrNotFound) {
+		t.Errorf("a caller that stops waiting: %v", err)
 	}
 	h.goOn(t)
 	for range cap(answers) {
@@ -154,7 +153,7 @@ func TestOneProcessForAUser(t *testing.T) {
 	}
 }
 
-// Who finds no turn hears that the host cannot say, not that there is nobody.
+// A lookup without a free slot fails as unavailable, not as an unknown user.
 func TestNoTurn(t *testing.T) {
 	d, _ := scripted(t, alice, `printf 'users\0'`+"\n")
 	if !d.others.TryAcquire(ofOthers) {

@@ -9,8 +9,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Jobs beyond what may be switched at a time wait, are not held, and come in
-// when there is room; one that is in stays in.
+// Jobs beyond the quota of concurrent switches wait, are not held, and are switched
+// when another job ends; a job that has its place keeps it.
 func TestSwitchesAtOnce(t *testing.T) {
 	f := newFixture(t)
 	f.start()
