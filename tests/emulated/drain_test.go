@@ -171,7 +171,7 @@ func TestNodeWithoutAgent(t *testing.T) {
 	t.Parallel()
 	s := Start(t, func(o *Options) { o.WithoutAgent = []string{"n3"} })
 	id := s.Sbatch("alice", "0", "-N1", "--nodelist=n3", "--kernel-profile=mitgcm")
-	s.Wait(time.Minute, "the job to be held", func() bool { return strings.HasPrefix(s.State(id), "PENDING JobHeld") },
+	s.Wait(time.Minute, "the job to be held", func() bool { return s.Job(id)["JobState"] == "PENDING" && s.Job(id)["Priority"] == "0" },
 		func() string { return s.State(id) + ", " + s.NodeLine("n3") })
 	if comment := s.Job(id)["AdminComment"]; !strings.Contains(comment, "no agent has ever come from [n3]") {
 		t.Errorf("its comment: %s", comment)
@@ -206,7 +206,7 @@ func TestRebootForAJob(t *testing.T) {
 	t.Parallel()
 	s := Start(t, nil)
 	pause(s.Ctx, registered)
-	out := s.Must("root", "sbatch", "--parsable", "--uid=alice", "--chdir="+s.Home("alice"), "--output=/dev/null", "-N1", "--nodelist=n1", "--reboot",
+	out := s.Must("root", "env", "HOME=/home/alice", "sbatch", "--parsable", "--uid=alice", "--chdir=/home/alice", "--output=/dev/null", "-N1", "--nodelist=n1", "--reboot",
 		"/emulated/job", "0")
 	id := strings.TrimSpace(out)
 	s.WaitJob(id, "COMPLETED")
