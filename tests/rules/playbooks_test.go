@@ -23,6 +23,7 @@ func newPlaybooks(t *testing.T) *playbooks {
 	if _, err := exec.LookPath("ansible-playbook"); err != nil {
 		t.Skip("no ansible-playbook here (package ansible-core)")
 	}
+	t.Parallel()
 	p := &playbooks{t: t, dir: t.TempDir()}
 	if out, err := exec.Command("cp", "-a", "../../ansible", p.dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -272,14 +272,14 @@ esac`)
 	proven := `"phase": "NODE_PHASE_STEADY", "connected": true, "attested": true`
 	p.write("state/nodes", `{"nodes": [{"name": "n1", `+proven+`}, {"name": "n2", "phase": "NODE_PHASE_BOOTING", "connected": false, "attested": false},
 {"name": "n3", "phase": "NODE_PHASE_UNPROVEN", "connected": false, "attested": false}]}`, 0o644)
-	p.write("state/sinfo", "n1 idle\nn2 mix#\nn3 drain\nn1 idle\n", 0o644)
+	p.write("state/sinfo", "n1 idle\nn2 mix#\nn3 idle~\nn1 idle\n", 0o644)
 	p.edit("verify.yml", "delay: 4", "delay: 0")
 	p.run("all.yml")
 	p.write("state/sinfo", "n1 idle\nn2 alloc\nn3 idle\n", 0o644)
 	p.fails("with a proven kernel: n3;", "all.yml")
 	p.write("state/sinfo", "n1 idle\nn2 down*\nother unk\n", 0o644)
 	p.fails("Slurm does not have n3 ['n2 down*', 'other unk']", "all.yml")
-	p.write("state/sinfo", "n1 idle\nn2 drain*\n", 0o644)
+	p.write("state/sinfo", "n1 drain\nn2 drain*\n", 0o644)
 	p.run("all.yml", "-e", "away=n2,n3")
 }
 
@@ -320,6 +320,7 @@ func TestUpgradeKeepsStore(t *testing.T) {
 	for _, role := range []string{"slurm_plugin", "client"} {
 		p.role(role, "[]\n")
 	}
+	p.role("package", "- ansible.builtin.debug: {msg: 'compares {{ package_names | first }}'}\n")
 	p.role("broker", "- {name: Upgrade, command: 'sh -c \"echo upgrade broker >>"+p.dir+"/state/log\"'}\n")
 	p.role("agent", "- {name: Upgrade, command: 'sh -c \"echo upgrade {{ inventory_hostname }} >>"+p.dir+"/state/log\"'}\n")
 	p.write("ansible/tasks/drain.yml", "- ansible.builtin.debug: {msg: drained}\n", 0o644)
@@ -339,9 +340,9 @@ func TestUpgradeKeepsStore(t *testing.T) {
 		p.write("old/"+name+"1.0-1_amd64.deb", "", 0o644)
 	}
 	backup := []string{"-e", "upgrade_backup=" + p.dir + "/backup", "-e"}
-	p.run("upgrade.yml", append(backup, "kernel_broker_packages="+p.dir+"/old")...)
-	if got := p.read("state/log"); got != "upgrade broker" {
-		t.Errorf("the same version: %q", got)
+	out := p.run("upgrade.yml", append(backup, "kernel_broker_packages="+p.dir+"/old")...)
+	if got := p.read("state/log"); got != "upgrade broker" || strings.Count(out, "compares kernel-broker-agent") != 3 {
+		t.Errorf("the same version: %q\n%s", got, out)
 	}
 	p.write("state/log", "", 0o644)
 	p.run("upgrade.yml", append(backup, "kernel_broker_packages="+p.dir+"/packages", "-e", "upgrade_nodes_first=true", "--limit", "ctl1,n1")...)
