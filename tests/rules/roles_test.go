@@ -364,6 +364,11 @@ func TestUpgradeKeepsStore(t *testing.T) {
 	if got := p.read("state/log"); got != "upgrade n1" {
 		t.Errorf("the upgrade did %q", got)
 	}
+	p.write("ansible/host_vars/n1.yml", "{ansible_connection: ssh, ansible_host: 127.0.0.1, ansible_port: 1}\n", 0o644)
+	p.fails("UNREACHABLE", "upgrade_nodes.yml", append(backup, "kernel_broker_packages="+p.dir+"/packages")...)
+	if got := p.read("state/log"); got != "upgrade n1" {
+		t.Errorf("with a node that is away the upgrade did %q", got)
+	}
 }
 
 // A revoked node cannot prove its kernel, but its job goes on to its end.
