@@ -5,6 +5,7 @@
 package matrix
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,6 +42,13 @@ install -d -o slurm -g slurm /var/lib/slurm/other`, otherConf)
 	c.Must("root", "sacctmgr", "--immediate", "add", "cluster", "other")
 	c.Must("root", "unshare", "--uts", "/bin/sh", "-c", `hostname back && SLURM_CONF=/etc/slurm/other.conf `+
 		`setpriv --reuid slurm --regid slurm --init-groups /usr/sbin/slurmctld </dev/null >/var/log/slurm/other.start 2>&1`)
+	// slurmdbd tells only those of a federation that have registered with it, and a busy slurmctld does late.
+	registered := func() string {
+		return c.Try("root", "sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster,controlhost").Stdout
+	}
+	c.Wait(limit, "both clusters to register with slurmdbd", func() bool {
+		return slices.Equal(slices.Sorted(strings.Lines(registered())), []string{"emulated|10.99.0.1\n", "other|10.99.0.1\n"})
+	}, registered)
 	c.Must("root", "sacctmgr", "--immediate", "add", "federation", "both", "clusters=emulated,other")
 	c.Wait(limit, "both clusters to be federated", func() bool {
 		return strings.Contains(c.Try("root", "scontrol", "show", "federation").Stdout, "PersistConnSend/Recv:Yes/Yes")
