@@ -291,7 +291,7 @@ func heterogeneousFails(c cluster) {
 		"-N1", "--nodelist=n2", "--kernel-profile=lammps", "het.sh")
 	c.Wait(30*time.Second, "the job to be requeued", func() bool { return c.Job(leader)["Restarts"] == "1" },
 		func() string { return c.State(leader+"+0") + ", " + c.State(leader+"+1") + ", " + c.NodeLine("n2") })
-	c.Wait(limit, "n2 to be drained", func() bool { return strings.Contains(c.NodeState("n2")["Reason"], "kprof:") },
+	c.Wait(limit, "n2 to be drained", func() bool { return strings.Contains(c.NodeState("n2")["Reason"], "lammps@1") },
 		func() string { return c.NodeLine("n2") })
 	c.Wait(limit, "n2 to be resumed", func() bool {
 		return c.Try("root", "scontrol", "update", "nodename=n2", "state=resume").Exit == 0
