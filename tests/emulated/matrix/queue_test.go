@@ -174,6 +174,7 @@ func (c cluster) inOrder(change func(first, second, third string) []string) {
 func (c cluster) startedInOrder(change func(first, second, third string) []string) bool {
 	c.T.Helper()
 	blocker := c.held("bob", 3, "--exclusive")
+	time.Sleep(2 * time.Second) // the nodes may have registered a moment ago, which Slurm would take for the next boot
 	first := c.Sbatch("alice", "0", "-N3", profile)
 	second := c.Sbatch("alice", "0", "-N3", "--kernel-profile=lammps")
 	third := c.Sbatch("alice", "0", "-N3", profile)
