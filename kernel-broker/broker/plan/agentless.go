@@ -23,7 +23,7 @@ func (d *decision) endWait(n *kb.Node) {
 	// While its state is changed scontrol does not show the node.
 	s, known := d.slurmNode(n.Name)
 	switch {
-	case managed(n), known && (!s.Waiting() || s.RebootIssued()):
+	case managed(n), known && (!s.Waiting() || s.RebootIssued() && !s.BootsForJob()):
 		n.Refused = kb.JobID{}
 	case known && s.Foreign():
 		// Ending the wait would end the drain, too. ResumeTimeout ends the wait, and the drain stays.

@@ -22,6 +22,7 @@ func TestWaitOfANodeWithoutAgent(t *testing.T) {
 		{name: "the job is to be held", state: "ALLOCATED+POWERING_UP", job: "CONFIGURING"},
 		{name: "it leaves", state: "IDLE+COMPLETING+POWERING_UP", job: "COMPLETING"},
 		{name: "it is gone", state: "IDLE+NOT_RESPONDING+POWERING_UP", ended: true},
+		{name: "it is gone, on 26.05", state: "IDLE+NOT_RESPONDING+POWERING_UP+REBOOT_ISSUED", ended: true},
 		{name: "the node is hidden", ended: true},
 		{name: "another job has it", state: "ALLOCATED+POWERING_UP"},
 		{name: "an administrator's boot", state: "DOWN+REBOOT_ISSUED", over: true},
