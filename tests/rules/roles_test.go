@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,7 +44,7 @@ func TestMungeKeyOfCluster(t *testing.T) {
 	has("a new controller", "key of ctl1")
 
 	p.write("site.key", "\xff\x00site", 0o600)
-	file := append(munge, "-e", "munge_key_file="+p.dir+"/site.key")
+	file := append(slices.Clone(munge), "-e", "munge_key_file="+p.dir+"/site.key")
 	p.fails("n2 is in a cluster, and its MUNGE key is not that of "+p.dir+"/site.key", "site.yml", file...)
 	p.run("site.yml", append(file, "-e", "munge_replace_key=true")...)
 	has("the site's key", "\xff\x00site")
@@ -196,7 +197,7 @@ func TestDaemonsOlderThanConfiguration(t *testing.T) {
 	if conf := p.read("slurm/slurm.conf"); !strings.Contains(conf, "\nDisableRootJobs=YES\n") || !strings.Contains(conf, "\nKillWait=30\n") {
 		t.Errorf("slurm.conf is\n%s", conf)
 	}
-	controller := append(args, "--limit", "ctl1", "-e", "{slurm_conf: {DisableRootJobs: true, KillWait: 30}}")
+	controller := append(slices.Clone(args), "--limit", "ctl1", "-e", "{slurm_conf: {DisableRootJobs: true, KillWait: 30}}")
 	p.write("state/slurmctld", "Thu 2020-01-02 03:04:05.678901 UTC\n", 0o644)
 	if out := p.run("site.yml", append(controller, "--check")...); !strings.Contains(out, "changed=1 ") || p.read("state/log") != "restart slurmctld" {
 		t.Errorf("check mode does %q\n%s", p.read("state/log"), out)
@@ -210,7 +211,7 @@ func TestDaemonsOlderThanConfiguration(t *testing.T) {
 	p.write("state/hostname", "n1", 0o644)
 	p.write("state/log", "", 0o644)
 	p.write("state/slurmd", "Thu 2020-01-02 03:04:05.678901 UTC\n", 0o644)
-	node := append(args, "--limit", "n1", "-e", "{slurm_conf: {DisableRootJobs: true, KillWait: 30}}")
+	node := append(slices.Clone(args), "--limit", "n1", "-e", "{slurm_conf: {DisableRootJobs: true, KillWait: 30}}")
 	p.run("site.yml", node...)
 	if got := p.read("state/log"); got != "" {
 		t.Errorf("without its epilog: %q", got)
@@ -237,7 +238,7 @@ func TestNodeWithJobsStays(t *testing.T) {
 		t.Error("squeue was asked although no node leaves")
 	}
 	p.write("state/jobs", "12 on n2\n", 0o644)
-	two := append(args, "-e", "{slurm_nodes: [n1, n3]}")
+	two := append(slices.Clone(args), "-e", "{slurm_nodes: [n1, n3]}")
 	p.fails("n2 would leave slurm.conf, with jobs that would be lost: 12 on n2. Put the node back into the inventory, and run remove_node.yml first",
 		"site.yml", two...)
 	if got := p.read("slurm/slurm.conf"); got != before {
