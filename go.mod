@@ -2,6 +2,9 @@ module github.com/kernelbroker/kernelbroker
 
 go 1.26.0
 
+// Clusters come and go in it while the go command looks for packages.
+ignore ./build
+
 require (
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794
 	github.com/cilium/ebpf v0.22.0

@@ -184,6 +184,29 @@ func TestNodeWithoutAgent(t *testing.T) {
 	}
 }
 
+// A node that was reset under a job has lost its kernel: with ReturnToService=2 Slurm takes it back at once, and no step of
+// that job may run there.
+func TestResetNodeTakesNoStepOfItsJob(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) { o.ReturnToService = 2 })
+	id := s.Sbatch("alice", "held", "-N2", "--nodelist=n1,n2", "--kernel-profile=mitgcm")
+	s.Wait(Limit, "the job's steps", func() bool { return len(s.Records("alice", id)) == 2 })
+	before := s.Node("n2").BootID()
+	s.Node("n2").Reset()
+	s.Wait(Limit, "n2 to be back", func() bool { return s.Node("n2").BootID() != before && s.Node("n2").Kernel() == KernelNamed(StockName).Release })
+	until := time.Now().Add(holdLimit)
+	for tries := 0; time.Now().Before(until) && s.Job(id)["JobState"] == "RUNNING"; tries++ {
+		s.Try("alice", "timeout", "5", "srun", "--jobid="+id, "--overlap", "--immediate=3", "-N2", "-n2", "/emulated/record")
+	}
+	for _, r := range s.Records("alice", id) {
+		if r["release"] != KernelNamed("mitgcm").Release {
+			t.Errorf("a step ran on another kernel: %v", r)
+		}
+	}
+	s.Try("alice", "scancel", id)
+	s.Settled(Limit)
+}
+
 // The broker is away for longer than a return takes: the node waits for it, and is home when it is back.
 func TestBrokerAwayAtTheReturn(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,8 @@ func TestNodes(t *testing.T) {
 // A load that fails, fails once.
 func TestFailNextLoad(t *testing.T) {
 	t.Parallel()
-	s := Start(t, func(o *Options) { o.Nodes = 1 })
+	// Otherwise slurmctld, which counts boots in whole seconds, may consider the node crashed when it is resumed.
+	s := Start(t, func(o *Options) { o.Nodes, o.ReturnToService = 1, 2 })
 	s.OK(s.Node("n1").FailNextLoad("mitgcm"))
 	id := s.Sbatch("alice", "0", "-N1", "--kernel-profile=mitgcm")
 	s.Wait(Limit, "the failure", func() bool {
