@@ -193,7 +193,9 @@ func TestResetNodeTakesNoStepOfItsJob(t *testing.T) {
 	s.Wait(Limit, "the job's steps", func() bool { return len(s.Records("alice", id)) == 2 })
 	before := s.Node("n2").BootID()
 	s.Node("n2").Reset()
-	s.Wait(Limit, "n2 to be back", func() bool { return s.Node("n2").BootID() != before && s.Node("n2").Kernel() == KernelNamed(StockName).Release })
+	s.Wait(Limit, "n2 to be back", func() bool {
+		return s.Node("n2").BootID() != before && s.Node("n2").Kernel() == KernelNamed(StockName).Release
+	})
 	until := time.Now().Add(holdLimit)
 	for tries := 0; time.Now().Before(until) && s.Job(id)["JobState"] == "RUNNING"; tries++ {
 		s.Try("alice", "timeout", "5", "srun", "--jobid="+id, "--overlap", "--immediate=3", "-N2", "-n2", "/emulated/record")
