@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,8 +120,10 @@ esac`)
 	p.program("etcdctl", `case "$*" in
 *"--endpoints=https://127.0.0."*" endpoint health --cluster") [ ! -e "$state/unwell" ] ;;
 *"--endpoints=https://127.0.0."*" endpoint health") [ ! -e "$state/alone" ] ;;
+*"--endpoints=https://127.0.0."*" member list") cat "$state/members" ;;
 *) echo "etcdctl $*" >>"$state/log"; exit 1 ;;
 esac`)
+	p.write("state/members", "1, started, n1\n", 0o644)
 	p.program("etcd", "")
 	p.write("state/log", "", 0o644)
 	for i := range 3 {
@@ -200,12 +203,15 @@ func TestEtcdMembers(t *testing.T) {
 		t.Errorf("check mode shows\n%s", changes(out))
 	}
 	p.refused("repair that one", "etcd.yml", other...)
-	if got := p.read("state/log"); got != "" {
-		t.Errorf("with a member that is not well: %q", got)
-	}
 	if err := os.Remove(filepath.Join(p.dir, "state/unwell")); err != nil {
 		t.Fatal(err)
 	}
+	p.write("state/members", "1, started, n1\n2, unstarted, , https://127.0.0.3:2380\n", 0o644)
+	p.refused("repair that one", "etcd.yml", other...)
+	if got := p.read("state/log"); got != "" {
+		t.Errorf("with a member that is not well: %q", got)
+	}
+	p.write("state/members", "1, started, n1\n", 0o644)
 	p.run("etcd.yml", other...)
 	if got := p.read("state/log"); strings.Count(got, "stop") != 3 || strings.Contains(got, "no-block") {
 		t.Errorf("the restarts are %q", got)
@@ -283,7 +289,7 @@ func TestEtcdClient(t *testing.T) {
 }
 
 // What the role writes makes a cluster of three real members, which the product's store uses with a broker's certificate, also
-// with one member away. A client without a certificate gets nothing, and neither a client nor a stranger becomes a member.
+// with one member away. A client without a certificate gets nothing, and members take no client for one of them.
 func TestEtcdOfThree(t *testing.T) {
 	etcd, err := exec.LookPath("etcd")
 	if err != nil {
@@ -364,6 +370,26 @@ func TestEtcdOfThree(t *testing.T) {
 	if s, err := open(endpoints, transport.TLSInfo{TrustedCAFile: broker.TrustedCAFile}); err == nil {
 		_ = s.Close()
 		t.Error("a client without a certificate is served")
+	}
+	asMember := func(pair, authority string) error {
+		t.Helper()
+		secured, err := transport.TLSInfo{TrustedCAFile: filepath.Join(p.dir, authority), CertFile: filepath.Join(p.dir, pair+".pem"),
+			KeyFile: filepath.Join(p.dir, pair+".key")}.ClientConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: secured}, Timeout: time.Minute}
+		answer, err := client.Get(fmt.Sprintf("https://127.0.0.3:%d/members", ports[1]))
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		return err
+	}
+	if err := asMember("n1/etc/member", "n1/etc/member-ca.pem"); err != nil {
+		t.Error(err)
+	}
+	if err := asMember("broker/etcd", "broker/etcd-ca.pem"); err == nil {
+		t.Error("members take a client for one of them")
 	}
 	_ = members[0].Process.Kill()
 	served(endpoints[1:])
