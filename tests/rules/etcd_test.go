@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -225,6 +226,13 @@ func TestEtcdMembers(t *testing.T) {
 	}
 	if got := p.read("n2/default"); !strings.Contains(got, "ETCD_HEARTBEAT_INTERVAL=200\n") {
 		t.Errorf("the configuration is\n%s", got)
+	}
+
+	// One that is away hinders no other.
+	p.write("ansible/host_vars/n3.yml", "{etcd_address: 127.0.0.4, ansible_connection: ssh, ansible_host: 127.0.0.1, ansible_port: 1}\n", 0o644)
+	out, err := p.try("etcd.yml", other...)
+	if err == nil || !regexp.MustCompile(`(?s)n1 .*unreachable=0 +failed=0 .*n2 .*unreachable=0 +failed=0 .*n3 .*unreachable=1 `).MatchString(out) || changes(out) != "" {
+		t.Errorf("with a member that is away: %v\n%s", err, out)
 	}
 }
 
