@@ -118,10 +118,10 @@ echo "{\"changed\": $changed}"`)
 	date --utc '+%a %Y-%m-%d %H:%M:%S.%6N UTC' >"$state/etcd@$host"
 	echo "start $host" >>"$state/log" ;;
 esac`)
-	p.program("etcdctl", `case "$*" in
-*"--endpoints=https://127.0.0."*" endpoint health --cluster") [ ! -e "$state/unwell" ] ;;
-*"--endpoints=https://127.0.0."*" endpoint health") [ ! -e "$state/alone" ] ;;
-*"--endpoints=https://127.0.0."*" member list") cat "$state/members" ;;
+	p.program("etcdctl", `case "$ETCDCTL_ENDPOINTS $*" in
+"https://127.0.0."*" endpoint health --cluster") [ ! -e "$state/unwell" ] ;;
+"https://127.0.0."*" endpoint health") [ ! -e "$state/alone" ] ;;
+"https://127.0.0."*" member list") cat "$state/members" ;;
 *) echo "etcdctl $*" >>"$state/log"; exit 1 ;;
 esac`)
 	p.write("state/members", "1, started, n1\n", 0o644)
