@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -199,7 +198,7 @@ func TestEtcdMembers(t *testing.T) {
 
 	p.write("state/log", "", 0o644)
 	p.write("state/unwell", "", 0o644)
-	other := append(args, "-e", "{etcd_config: {ETCD_HEARTBEAT_INTERVAL: 200}}")
+	other := slices.Concat(args, []string{"-e", "{etcd_config: {ETCD_HEARTBEAT_INTERVAL: 200}}"})
 	if out := p.run("etcd.yml", append(other, "--check")...); !strings.Contains(changes(out), "Configure etcd") {
 		t.Errorf("check mode shows\n%s", changes(out))
 	}
@@ -354,7 +353,7 @@ func TestEtcdOfThree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cluster: "lab", TLS: secured, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		return etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cluster: "lab", TLS: secured, Logger: slog.New(slog.DiscardHandler)})
 	}
 	broker := transport.TLSInfo{TrustedCAFile: filepath.Join(p.dir, "broker/etcd-ca.pem"),
 		CertFile: filepath.Join(p.dir, "broker/etcd.pem"), KeyFile: filepath.Join(p.dir, "broker/etcd.key")}
