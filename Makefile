@@ -171,7 +171,7 @@ gotest = $(STEP) $(1) $(GOTESTSUM) --format $(2) --format-hide-empty-pkg --jsonf
 
 # The emulated clusters mostly wait, so that lint has the processors beside them.
 .PHONY: test
-test: deps build kernels $(GOLANGCI_LINT) $(BUF) $(GOTESTSUM) ## everything that CI runs (21 minutes on 2 cores, 33 the first time)
+test: deps build kernels $(GOLANGCI_LINT) $(BUF) $(GOTESTSUM) ## everything that CI runs (about 26 minutes on 2 cores, 38 the first time)
 	@status=0; \
 	nice $(MAKE) --no-print-directory lint & beside=$$!; \
 	$(MAKE) --no-print-directory test-emulated || status=1; \
@@ -184,7 +184,7 @@ test: deps build kernels $(GOLANGCI_LINT) $(BUF) $(GOTESTSUM) ## everything that
 # documentation and the layout are held to has nothing to race with.
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) | $(RESULTS) ## Go tests with the race detector (ARGS="-run Foo"); fuzz targets run their seeds
-	@$(call gotest,unit,pkgname-and-test-fails) -race $(ARGS) $(GO_PACKAGES)
+	@$(call gotest,unit,pkgname-and-test-fails) -race -timeout 20m $(ARGS) $(GO_PACKAGES)
 	@$(if $(ARGS),,$(call gotest,flood,testname) -count=1 -run TenThousand ./kernel-broker/broker/server)
 
 .PHONY: test-c
