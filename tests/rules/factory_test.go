@@ -72,11 +72,11 @@ func TestFactoryConfigIsChecked(t *testing.T) {
 // What the role writes the factory reads; a mistake stops the role before it installs anything.
 func TestFactoryRole(t *testing.T) {
 	p := newPlaybooks(t)
-	p.role("package", "- ansible.builtin.debug: {msg: 'package {{ package_names }}'}\n")
+	p.write("ansible/roles/package/tasks/main.yml", "- ansible.builtin.debug: {msg: 'package {{ package_names }}'}\n", 0o644)
 	p.role("client", "- ansible.builtin.debug: {msg: 'client'}\n")
 	p.replace("factory", "/etc/kernel-broker", p.dir, "owner: root", fmt.Sprintf("owner: %q", fmt.Sprint(os.Getuid())),
 		"group: root", fmt.Sprintf("group: %q", fmt.Sprint(os.Getgid())))
-	p.standIn("factory", "apt", `cat "$1" >>"$state/log"; echo '{"changed": false}'`)
+	p.standIn("package", "apt", `cat "$1" >>"$state/log"; echo '{"changed": false}'`)
 	p.write("state/log", "", 0o644)
 	p.write("ansible/factory.yml", "- {hosts: n1, gather_facts: false, roles: [factory]}\n", 0o644)
 	for _, config := range []string{"{mitigation: any}", "{mitigations: none}", "{may_give_up: [speed]}", "{may_give_up: security}"} {
