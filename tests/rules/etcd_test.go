@@ -25,49 +25,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 )
 
-// replace changes texts of a role, in the copy that the test runs.
-func (p *playbooks) replace(role string, pairs ...string) {
-	p.t.Helper()
-	found := map[string]bool{}
-	err := filepath.WalkDir(filepath.Join(p.dir, "ansible/roles", role), func(path string, d os.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".yml" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for i := 0; i < len(pairs); i += 2 {
-			found[pairs[i]] = found[pairs[i]] || strings.Contains(string(text), pairs[i])
-		}
-		return os.WriteFile(path, []byte(strings.NewReplacer(pairs...).Replace(string(text))), 0o644)
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for i := 0; i < len(pairs); i += 2 {
-		if !found[pairs[i]] {
-			p.t.Fatalf("role %s has no %q", role, pairs[i])
-		}
-	}
-}
-
-// standIn replaces a module in a role. $1 is the file with its arguments in JSON.
-func (p *playbooks) standIn(role, module, text string) {
-	p.t.Helper()
-	p.replace(role, "ansible.builtin."+module+":", "ansible.legacy."+module+":")
-	p.write("ansible/library/"+module, fmt.Sprintf("#!/bin/sh\n# WANT_JSON\nstate='%s/state'\n%s\n", p.dir, text), 0o755)
-}
-
-// refused runs a playbook that is to fail with a text.
-func (p *playbooks) refused(want, playbook string, args ...string) {
-	p.t.Helper()
-	out, err := p.try(playbook, args...)
-	if one := strings.Join(strings.Fields(out), " "); err == nil || !strings.Contains(one, want) {
-		p.t.Errorf("%s %v: %v, want a failure with %q\n%s", playbook, args, err, want, out)
-	}
-}
-
 // changes are the tasks by which a run changed something.
 func changes(out string) string {
 	var task string
@@ -92,13 +49,13 @@ func newEtcd(t *testing.T) (*playbooks, []string) {
 	p := newPlaybooks(t)
 	user, group := fmt.Sprintf("%q", fmt.Sprint(os.Getuid())), fmt.Sprintf("%q", fmt.Sprint(os.Getgid()))
 	on := p.dir + "/{{ etcd_one | default(inventory_hostname) }}"
-	p.replace("etcd", "/etc/etcd/ca", p.dir+"/ca", "/etc/etcd\n", on+"/etc\n", "/var/lib/etcd/", on+"/data/", "/etc/default/etcd", on+"/default",
+	p.edit("roles/etcd", "/etc/etcd/ca", p.dir+"/ca", "/etc/etcd\n", on+"/etc\n", "/var/lib/etcd/", on+"/data/", "/etc/default/etcd", on+"/default",
 		"/etc/systemd/system/etcd.service.d", on+"/dropins", "/usr/bin/etcd", p.dir+"/bin/etcd",
 		"owner: root", "owner: "+user, "group: root", "group: "+group, "owner: etcd\n", "owner: "+user+"\n", "group: etcd", "group: "+group,
 		"systemctl ", "host={{ inventory_hostname }} systemctl ", "    name: etcd\n", "    name: etcd@{{ inventory_hostname }}\n")
-	p.standIn("etcd", "apt", `grep -q '"policy_rc_d": 101' "$1" || grep -q openssl "$1" || { echo '{"failed": true, "msg": "it would start"}'; exit; }
+	p.module("apt", `grep -q '"policy_rc_d": 101' "$1" || grep -q openssl "$1" || { echo '{"failed": true, "msg": "it would start"}'; exit; }
 echo '{"changed": false}'`)
-	p.standIn("etcd", "systemd", `name=$(sed 's/.*"name": "\([^"]*\)".*/\1/' "$1") changed=false
+	p.module("systemd", `name=$(sed 's/.*"name": "\([^"]*\)".*/\1/' "$1") changed=false
 grep -q '"no_block": true' "$1" || { echo '{"failed": true, "msg": "it would wait"}'; exit; }
 [ -e "$state/$name" ] || changed=true
 case $changed$(cat "$1") in
@@ -202,12 +159,12 @@ func TestEtcdMembers(t *testing.T) {
 	if out := p.run("etcd.yml", append(other, "--check")...); !strings.Contains(changes(out), "Configure etcd") {
 		t.Errorf("check mode shows\n%s", changes(out))
 	}
-	p.refused("repair that one", "etcd.yml", other...)
+	p.fails("repair that one", "etcd.yml", other...)
 	if err := os.Remove(filepath.Join(p.dir, "state/unwell")); err != nil {
 		t.Fatal(err)
 	}
 	p.write("state/members", "1, started, n1\n2, unstarted, , https://127.0.0.3:2380\n", 0o644)
-	p.refused("repair that one", "etcd.yml", other...)
+	p.fails("repair that one", "etcd.yml", other...)
 	if got := p.read("state/log"); got != "" {
 		t.Errorf("with a member that is not well: %q", got)
 	}
@@ -238,10 +195,10 @@ func TestEtcdMembers(t *testing.T) {
 // A cluster's members are not changed by another inventory, nor its authority by another first host.
 func TestEtcdOfOtherInventory(t *testing.T) {
 	p, args := newEtcd(t)
-	p.refused("has 2 hosts", "etcd.yml", "-e", "{etcd_members: [n1, n2]}")
+	p.fails("has 2 hosts", "etcd.yml", "-e", "{etcd_members: [n1, n2]}")
 	one := []string{"-e", "{etcd_members: [n1]}", "--limit", "n1"}
 	p.run("etcd.yml", append(args, one...)...)
-	p.refused("n1: this member's cluster has other members", "etcd.yml", append(args, "--limit", "n2,n3")...)
+	p.fails("n1: this member's cluster has other members", "etcd.yml", append(args, "--limit", "n2,n3")...)
 	p.run("etcd.yml", append(args, "-e", "etcd_state=existing")...)
 	if got := p.read("n1/default") + p.read("n2/default"); strings.Count(got, "STATE=new\n") != 1 || strings.Count(got, "STATE=existing\n") != 1 {
 		t.Errorf("the configurations are\n%s", got)
@@ -249,7 +206,7 @@ func TestEtcdOfOtherInventory(t *testing.T) {
 	if out := p.run("etcd.yml", args...); changes(out) != "" {
 		t.Errorf("the run after it changes\n%s", changes(out))
 	}
-	p.refused("set etcd_ca_host to its host", "etcd.yml", append(args, "-e", "etcd_ca="+p.dir+"/other")...)
+	p.fails("set etcd_ca_host to its host", "etcd.yml", append(args, "-e", "etcd_ca="+p.dir+"/other")...)
 }
 
 // A client gets a certificate that is no member's and no server's; it is replaced before it ends, and when the authority is
@@ -257,7 +214,7 @@ func TestEtcdOfOtherInventory(t *testing.T) {
 func TestEtcdClient(t *testing.T) {
 	p, args := newEtcd(t)
 	args = args[:2]
-	p.refused("has no "+p.dir+"/ca/ca.pem", "pair.yml", args...)
+	p.fails("has no "+p.dir+"/ca/ca.pem", "pair.yml", args...)
 	p.run("pair.yml", append(args, "--check")...)
 	authority := func() {
 		t.Helper()

@@ -74,13 +74,13 @@ func TestFactoryRole(t *testing.T) {
 	p := newPlaybooks(t)
 	p.write("ansible/roles/package/tasks/main.yml", "- ansible.builtin.debug: {msg: 'package {{ package_names }}'}\n", 0o644)
 	p.role("client", "- ansible.builtin.debug: {msg: 'client'}\n")
-	p.replace("factory", "/etc/kernel-broker", p.dir, "owner: root", fmt.Sprintf("owner: %q", fmt.Sprint(os.Getuid())),
+	p.edit("roles/factory", "/etc/kernel-broker", p.dir, "owner: root", fmt.Sprintf("owner: %q", fmt.Sprint(os.Getuid())),
 		"group: root", fmt.Sprintf("group: %q", fmt.Sprint(os.Getgid())))
-	p.standIn("package", "apt", `cat "$1" >>"$state/log"; echo '{"changed": false}'`)
+	p.module("apt", `cat "$1" >>"$state/log"; echo '{"changed": false}'`)
 	p.write("state/log", "", 0o644)
 	p.write("ansible/factory.yml", "- {hosts: n1, gather_facts: false, roles: [factory]}\n", 0o644)
 	for _, config := range []string{"{mitigation: any}", "{mitigations: none}", "{may_give_up: [speed]}", "{may_give_up: security}"} {
-		p.refused("factory_config may have mitigations (stock or any)", "factory.yml", "-e", "{factory_config: "+config+"}")
+		p.fails("factory_config may have mitigations (stock or any)", "factory.yml", "-e", "{factory_config: "+config+"}")
 	}
 	if log := p.read("state/log"); log != "" {
 		t.Errorf("a mistake installs\n%s", log)

@@ -81,12 +81,10 @@ func (p *playbooks) edit(name string, pairs ...string) {
 		if err != nil {
 			return err
 		}
-		after := string(text)
 		for i := 0; i < len(pairs); i += 2 {
-			found[i] = found[i] || strings.Contains(after, pairs[i])
-			after = strings.ReplaceAll(after, pairs[i], pairs[i+1])
+			found[i] = found[i] || strings.Contains(string(text), pairs[i])
 		}
-		return os.WriteFile(path, []byte(after), 0o644)
+		return os.WriteFile(path, []byte(strings.NewReplacer(pairs...).Replace(string(text))), 0o644)
 	})
 	if err != nil {
 		p.t.Fatal(err)
