@@ -294,10 +294,11 @@ func heterogeneousFails(c cluster) {
 		func() string { return c.State(leader+"+0") + ", " + c.State(leader+"+1") + ", " + c.NodeLine("n2") })
 	c.Wait(limit, "n2 to be drained", func() bool { return strings.Contains(c.NodeState("n2")["Reason"], "lammps@1") },
 		func() string { return c.NodeLine("n2") })
-	c.Wait(limit, "n2 to be resumed", func() bool {
-		return c.Try("root", "scontrol", "update", "nodename=n2", "state=resume").Exit == 0
-	}, func() string { return c.NodeLine("n2") })
 	c.Wait(limit, "the job to complete", func() bool {
+		// A resume before the broker's next look at Slurm, a second at most after its drain, is undone once.
+		if strings.Contains(c.NodeState("n2")["Reason"], "lammps@1") {
+			c.Try("root", "scontrol", "update", "nodename=n2", "state=resume")
+		}
 		c.Try("root", "scontrol", "update", "jobid="+leader, "starttime=now")
 		return c.Job(leader + "+0")["JobState"] == "COMPLETED"
 	}, func() string { return c.State(leader+"+0") + ", " + c.State(leader+"+1") + ", " + c.NodeLine("n2") })
