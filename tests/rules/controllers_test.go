@@ -16,7 +16,7 @@ func TestSeveralControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.write("ansible/host_vars/ctl1.yml", "slurm_address: 10.1.0.1\n", 0o644)
-	p.write("ansible/host_vars/ctl2.yml", "slurm_address: 10.1.0.2\n", 0o644)
+	p.write("ansible/host_vars/ctl2.yml", "slurm_address: fd00::2\n", 0o644)
 	for _, role := range []string{"agent", "client"} {
 		p.write("ansible/roles/"+role+"/tasks/address.yml", "- ansible.builtin.debug: {msg: '"+role+" {{ kernel_broker_address }}'}\n", 0o644)
 	}
@@ -54,19 +54,19 @@ func TestSeveralControllers(t *testing.T) {
 	p.write("state/mounted", "", 0o644)
 	p.fails("brokers on ctl1, ctl2 need an etcd", "alone.yml", args...)
 	out := p.run("several.yml", args...)
-	for _, want := range []string{`"agent 10.1.0.1:7440,10.1.0.2:7440"`, `"client 10.1.0.1:7440,10.1.0.2:7440"`} {
+	for _, want := range []string{`"agent 10.1.0.1:7440,[fd00::2]:7440"`, `"client 10.1.0.1:7440,[fd00::2]:7440"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %s\n%s", want, out)
 		}
 	}
 	for file, wants := range map[string][]string{
-		"ctl1.json": {`"unix:///run/kernel-broker/broker.sock,10.1.0.2:7440"`},
+		"ctl1.json": {`"unix:///run/kernel-broker/broker.sock,[fd00::2]:7440"`},
 		"ctl2.json": {`"unix:///run/kernel-broker/broker.sock,10.1.0.1:7440"`},
 	} {
 		got := strings.Join(strings.Fields(p.read(file)), " ")
 		for _, want := range append(wants,
-			`"endpoints": [ "https://10.1.0.2:2379", "https://[fd00::2]:2379", "https://10.1.0.1:2379" ]`,
-			`"controllers": [ "10.1.0.1", "10.1.0.2" ]`, `"from": [ "local", "10.1.0.1", "10.1.0.2" ]`) {
+			`"endpoints": [ "https://[fd00::2]:2379", "https://[fd00::2]:2379", "https://10.1.0.1:2379" ]`,
+			`"controllers": [ "10.1.0.1", "fd00::2" ]`, `"from": [ "local", "10.1.0.1", "fd00::2" ]`) {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s has no %s\n%s", file, want, got)
 			}
