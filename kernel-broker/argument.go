@@ -52,7 +52,7 @@ var owners = []struct {
 }{
 	{"the node, which keeps its own value on every boot", NodeParameters()},
 	{"the node's boot loader", Parameters{"initrd", "BOOT_IMAGE"}},
-	{"the broker, which uses it to prove a boot", Parameters{TokenParameter, BeginParameter}},
+	{"the broker, which uses it to prove a boot", Parameters{TokenParameter, BeginParameter, ModulesParameter}},
 	{"the node's agent, which composes it for system cores", Parameters{SystemCPUsParameter}},
 }
 

@@ -15,6 +15,9 @@ const StockProfile = "stock"
 // TokenParameter is the kernel parameter that carries the one-time token.
 const TokenParameter = "kernelbroker.token"
 
+// ModulesParameter tells the agent which modules to load after the boot: the archive's digest, a comma and its size in bytes.
+const ModulesParameter = "kernelbroker.modules"
+
 // BeginParameter is the first word of a command line that an agent wrote. Words before it are built into the kernel.
 const BeginParameter = "kernelbroker.begin"
 

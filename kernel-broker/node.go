@@ -118,6 +118,9 @@ type Boot struct {
 	Release  string    `json:"release"`
 	Token    string    `json:"token,omitempty"`
 	BootedAt time.Time `json:"booted_at"`
+	// Modules is the digest of the archive whose modules are loaded, and ModulesFault why those of this boot are not.
+	Modules      string `json:"modules,omitempty"`
+	ModulesFault string `json:"modules_fault,omitempty"`
 	// Up is how long the kernel had run when its agent said so; 0 from an agent that does not. It is of one message only.
 	Up time.Duration `json:"-"`
 }
@@ -135,6 +138,14 @@ func (b Boot) Validate() error {
 	}
 	if err := ValidateRelease(b.Release); err != nil {
 		return err
+	}
+	if b.Modules != "" {
+		if err := ValidateDigest(b.Modules); err != nil {
+			return fmt.Errorf("modules: %w", err)
+		}
+	}
+	if b.ModulesFault != OneLine(b.ModulesFault) {
+		return fmt.Errorf("fault of modules %.80q is not one line: %w", b.ModulesFault, ErrInvalid)
 	}
 	if b.Token == "" {
 		return nil
@@ -155,6 +166,8 @@ type Issued struct {
 	Token   string `json:"token"`
 	Ref     Ref    `json:"ref"`
 	BuildID string `json:"build_id"`
+	// Modules is the digest of the archive that the node has to load, if any.
+	Modules string `json:"modules,omitempty"`
 	// BootID is the boot that used the token. The token is not valid for any other boot.
 	BootID string `json:"boot_id,omitempty"`
 }
@@ -294,7 +307,7 @@ const maxIssued = 8
 
 // Issue remembers a token for a kernel.
 func (n *Node) Issue(token string, kernel Kernel) {
-	n.Issued = append(n.Issued, Issued{Token: token, Ref: kernel.Ref(), BuildID: kernel.BuildID})
+	n.Issued = append(n.Issued, Issued{Token: token, Ref: kernel.Ref(), BuildID: kernel.BuildID, Modules: kernel.ModulesDigest})
 	if over := len(n.Issued) - maxIssued; over > 0 {
 		n.Issued = n.Issued[over:]
 	}

@@ -19,6 +19,10 @@ type Kernel struct {
 	ImageSize    uint64   `json:"image_size"`
 	InitrdDigest string   `json:"initrd_digest,omitempty"`
 	InitrdSize   uint64   `json:"initrd_size,omitempty"`
+	// ModulesDigest is of the archive of modules that the node loads after the boot; empty for none.
+	ModulesDigest string `json:"modules_digest,omitempty"`
+	ModulesSize   uint64 `json:"modules_size,omitempty"`
+
 	Arguments    []string `json:"arguments,omitempty"`
 	BuildID      string   `json:"build_id"`
 	Release      string   `json:"release"`
@@ -32,6 +36,26 @@ type Kernel struct {
 // Ref of this kernel.
 func (k Kernel) Ref() Ref { return Ref{Profile: k.Profile, Version: k.Version} }
 
+// File is one of a kernel's files in the broker's store.
+type File struct {
+	// What it is, for messages.
+	What   string
+	Digest string
+	Size   uint64
+}
+
+// Files that a node needs of the kernel, the image first.
+func (k Kernel) Files() []File {
+	files := []File{{"image", k.ImageDigest, k.ImageSize}}
+	if k.InitrdDigest != "" {
+		files = append(files, File{"initrd", k.InitrdDigest, k.InitrdSize})
+	}
+	if k.ModulesDigest != "" {
+		files = append(files, File{"modules", k.ModulesDigest, k.ModulesSize})
+	}
+	return files
+}
+
 // Validate checks everything that can be checked without the artifacts.
 func (k Kernel) Validate() error {
 	if err := ValidateProfileName(k.Profile); err != nil {
@@ -41,13 +65,13 @@ func (k Kernel) Validate() error {
 	if k.Version == 0 {
 		return fail(fmt.Errorf("version is 0: %w", ErrInvalid))
 	}
-	if err := ValidateDigest(k.ImageDigest); err != nil {
-		return fail(err)
-	}
-	if k.InitrdDigest != "" {
-		if err := ValidateDigest(k.InitrdDigest); err != nil {
-			return fail(err)
+	for _, file := range k.Files() {
+		if err := ValidateDigest(file.Digest); err != nil {
+			return fail(fmt.Errorf("%s: %w", file.What, err))
 		}
+	}
+	if k.ModulesDigest != "" && k.Ref().IsStock() {
+		return fail(fmt.Errorf("stock has its modules on the node: %w", ErrInvalid))
 	}
 	if err := ValidateBuildID(k.BuildID); err != nil {
 		return fail(err)
@@ -187,7 +211,8 @@ func (p Profile) Validate() error {
 			return fail("version %d is given twice", v.Kernel.Version)
 		}
 		seen[v.Kernel.Version] = true
-		same := fmt.Sprintf("%s %s %d %s", v.Kernel.ImageDigest, v.Kernel.InitrdDigest, v.Kernel.SystemCores, strings.Join(v.Kernel.Arguments, " "))
+		same := fmt.Sprintf("%s %s %s %d %s", v.Kernel.ImageDigest, v.Kernel.InitrdDigest, v.Kernel.ModulesDigest, v.Kernel.SystemCores,
+			strings.Join(v.Kernel.Arguments, " "))
 		if other, dup := builds[same]; dup {
 			return fail("versions %d and %d are the same kernel with the same arguments and cores", other, v.Kernel.Version)
 		}

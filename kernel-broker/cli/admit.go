@@ -77,6 +77,19 @@ func (r *registration) findBeside() error {
 			return err
 		}
 	}
+	return r.findModules()
+}
+
+// findModules takes the archive of modules that the manifest names, where none is given.
+func (r *registration) findModules() error {
+	if r.manifest == "" || r.modules != "" {
+		return nil
+	}
+	m, err := catalog.ReadManifest(r.manifest)
+	if err != nil || m.ModuleArchive == nil {
+		return err
+	}
+	r.modules = filepath.Join(filepath.Dir(r.manifest), m.ModuleArchive.Name)
 	return nil
 }
 
@@ -87,7 +100,7 @@ func (r *registration) copyFiles(dir string) error {
 		role  string
 		limit int64
 	}{
-		{&r.kernel, "kernel", catalog.MaxImage}, {&r.initrd, "initrd", catalog.MaxInitrd},
+		{&r.kernel, "kernel", catalog.MaxImage}, {&r.initrd, "initrd", catalog.MaxInitrd}, {&r.modules, "modules", catalog.MaxModules},
 		{&r.manifest, "manifest", maxText}, {&r.admitting.config, "config", maxText},
 		{&r.report, "report", catalog.MaxDocument},
 	} {

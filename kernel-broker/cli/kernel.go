@@ -21,13 +21,13 @@ import (
 
 // registration holds the arguments of kernel register.
 type registration struct {
-	profile, kernel, manifest, initrd string
-	report                            string
-	application, description          string
-	version                           uint32
-	arguments                         []string
-	systemCores                       uint32
-	makeDefault, dryRun, replaceStock bool
+	profile, kernel, manifest, initrd, modules string
+	report                                     string
+	application, description                   string
+	version                                    uint32
+	arguments                                  []string
+	systemCores                                uint32
+	makeDefault, dryRun, replaceStock          bool
 	admitting                         admitting
 	signature                         signature
 	documents                         map[string]string // besides the manifest: names and files
@@ -49,6 +49,7 @@ func (a *app) kernelRegisterCommand() *cobra.Command {
 	f.StringVar(&r.manifest, "manifest", "", "the kernel.json `file` that describes it (default: read from the kernel)")
 	f.StringVar(&r.report, "report", "", "the factory's `file` report.json about this kernel (default: the one beside the kernel, if there is one)")
 	f.StringVar(&r.initrd, "initrd", "", "initrd `file`; without one the node uses its own")
+	f.StringVar(&r.modules, "modules", "", "`file` modules.tar.zst, whose modules the node loads after the boot (default: the one that the manifest names)")
 	f.StringArrayVar(&r.arguments, "argument", nil, "kernel `argument`; may be repeated")
 	f.Uint32Var(&r.systemCores, "system-cores", 0, "`number` of cores of each node that are kept for the system")
 	f.Uint32Var(&r.version, "version", 0, "version `number` (default: the next one)")
@@ -246,25 +247,24 @@ func (r registration) read(profile *api.Profile) (*api.KernelSpec, []catalog.Art
 	if err != nil {
 		return nil, nil, err
 	}
-	image, initrd, err := describeFiles(r.kernel, r.initrd)
+	if err := r.findModules(); err != nil {
+		return nil, nil, err
+	}
+	files, err := catalog.DescribeFiles(r.kernel, r.initrd, r.modules)
 	if err != nil {
 		return nil, nil, err
 	}
-	files := []catalog.Artifact{image}
-	if initrd != nil {
-		files = append(files, *initrd)
-	}
-	k, err := manifest.Kernel(kb.Ref{Profile: r.profile, Version: version}, r.arguments, image, initrd)
+	k, err := manifest.Kernel(kb.Ref{Profile: r.profile, Version: version}, r.arguments, files)
 	if err != nil {
 		return nil, nil, err
 	}
 	k.SystemCores = r.systemCores
-	return convert.KernelToProto(k), files, nil
+	return convert.KernelToProto(k), files.All(), nil
 }
 
 // sameBoot reports whether two kernels are one, whatever their versions.
 func sameBoot(x, y *api.KernelSpec) bool {
-	return x.GetImageDigest() == y.GetImageDigest() && x.GetInitrdDigest() == y.GetInitrdDigest() &&
+	return x.GetImageDigest() == y.GetImageDigest() && x.GetInitrdDigest() == y.GetInitrdDigest() && x.GetModulesDigest() == y.GetModulesDigest() &&
 		slices.Equal(x.GetArguments(), y.GetArguments()) && x.GetSystemCores() == y.GetSystemCores()
 }
 
@@ -317,6 +317,9 @@ func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 	p.row("Image:", k.GetImageDigest()+" "+bytesOf(k.GetImageSize()))
 	if k.GetInitrdDigest() != "" {
 		p.row("Initrd:", k.GetInitrdDigest()+" "+bytesOf(k.GetInitrdSize()))
+	}
+	if k.GetModulesDigest() != "" {
+		p.row("Modules:", k.GetModulesDigest()+" "+bytesOf(k.GetModulesSize()))
 	}
 	p.row("Arguments:", fmt.Sprintf("%q", k.GetArguments()))
 	if k.GetSystemCores() > 0 {

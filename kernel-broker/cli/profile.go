@@ -147,7 +147,7 @@ func versionRows(p *page, versions []*api.ProfileVersion) {
 		k := v.GetKernel()
 		gain, _ := versionGain(v)
 		p.row(refOf(v), versionState(v), gain, v.GetBootFailures(), k.GetRelease(), short(k.GetBuildId()),
-			bytesOf(k.GetImageSize()+k.GetInitrdSize()), strings.Join(k.GetArguments(), " "), clock(v.GetRegisteredAt().AsTime()))
+			bytesOf(k.GetImageSize()+k.GetInitrdSize()+k.GetModulesSize()), strings.Join(k.GetArguments(), " "), clock(v.GetRegisteredAt().AsTime()))
 	}
 }
 

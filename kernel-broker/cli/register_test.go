@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
 // meanwhile is a boot test during which something happens.
@@ -75,11 +77,13 @@ func TestRegisterStoresCheckedBytes(t *testing.T) {
 	key, trust := f.key(t)
 	dir := bootable(t, t.TempDir(), "mitgcm")
 	image, manifest, initrd := filepath.Join(dir, "bzImage"), filepath.Join(dir, "kernel.json"), filepath.Join(dir, "initrd")
-	if err := os.WriteFile(initrd, []byte("an initrd"), 0o644); err != nil {
+	modules := filepath.Join(dir, "modules.tar.zst")
+	if err := errors.Join(os.WriteFile(initrd, []byte("an initrd"), 0o644), os.WriteFile(modules, []byte("modules"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
+	nameModules(t, manifest, modules)
 	var want []catalog.Artifact
-	for _, path := range []string{image, initrd, manifest} {
+	for _, path := range []string{image, initrd, manifest, modules} {
 		file, err := catalog.DescribeFile(path, catalog.MaxInitrd)
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +99,7 @@ func TestRegisterStoresCheckedBytes(t *testing.T) {
 		if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("the folder of the copies: %v, %v", info, err)
 		}
-		for _, path := range []string{image, manifest, initrd} {
+		for _, path := range []string{image, manifest, initrd, modules} {
 			if err := os.WriteFile(path, []byte("something else"), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -105,17 +109,34 @@ func TestRegisterStoresCheckedBytes(t *testing.T) {
 		"--sign-key", key, "--cluster", "alpha")
 	ref := kb.Ref{Profile: "mitgcm", Version: 1}
 	v := f.version(t, ref)
-	if booted != want[0].Digest || v.Kernel.ImageDigest != want[0].Digest || v.Kernel.InitrdDigest != want[1].Digest {
+	if booted != want[0].Digest || v.Kernel.ImageDigest != want[0].Digest || v.Kernel.InitrdDigest != want[1].Digest || v.Kernel.ModulesDigest != want[3].Digest {
 		t.Errorf("booted %s, registered %+v", booted, v.Kernel)
 	}
 	if !slices.ContainsFunc(v.Documents, func(d kb.Document) bool { return d.Digest == want[2].Digest }) {
 		t.Errorf("its manifest %s is not among %+v", want[2].Digest, v.Documents)
 	}
-	if m := f.verify(t, trust, ref); m.Image.Digest != want[0].Digest || m.Initrd.Digest != want[1].Digest {
+	if m := f.verify(t, trust, ref); m.Image.Digest != want[0].Digest || m.Initrd.Digest != want[1].Digest || m.Modules.Digest != want[3].Digest {
 		t.Errorf("signed: %+v", m)
 	}
 	if _, err := os.Stat(private); !os.IsNotExist(err) {
 		t.Errorf("the copies are left: %v", err)
+	}
+}
+
+// nameModules names an archive of modules in a manifest.
+func nameModules(t *testing.T, manifest, archive string) {
+	t.Helper()
+	file, err := catalog.DescribeFile(archive, catalog.MaxModules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := build.ReadManifest(filepath.Dir(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ModuleArchive = &build.File{Name: filepath.Base(archive), Digest: file.Digest, Size: int64(file.Size)}
+	if err := m.Write(filepath.Dir(manifest)); err != nil {
+		t.Fatal(err)
 	}
 }
 

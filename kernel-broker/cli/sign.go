@@ -173,6 +173,9 @@ func (a *app) showSigned(m signing.Manifest, s *signature, whose string) {
 	} else {
 		p.row("  initrd", "none, the node's own")
 	}
+	if m.Modules != nil {
+		p.row("  modules", fmt.Sprintf("%s, %d bytes", m.Modules.Digest, m.Modules.Size))
+	}
 	p.row("  arguments", fmt.Sprintf("%q", m.Arguments))
 	p.row("  release", m.Release)
 	p.row("  build id", m.BuildID)
@@ -225,15 +228,16 @@ func signedBy(v *api.ProfileVersion) string {
 
 // evidence holds the flags with evidence, besides the broker's, for a registered kernel.
 type evidence struct {
-	kernel, initrd, manifest string
-	arguments                []string
-	asDescribed              bool
+	kernel, initrd, modules, manifest string
+	arguments                         []string
+	asDescribed                       bool
 }
 
 func (w *evidence) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.kernel, "kernel", "", "the expected bzImage `file`")
 	f.StringVar(&w.initrd, "initrd", "", "the expected initrd `file`, with --kernel (default: none)")
+	f.StringVar(&w.modules, "modules", "", "the expected `file` modules.tar.zst, with --kernel (default: none)")
 	f.StringArrayVar(&w.arguments, "argument", nil, "an expected kernel `argument`, with --kernel; repeat it for all arguments")
 	f.StringVar(&w.manifest, "manifest", "", "the expected kernel.json `file`, with --kernel")
 	f.BoolVar(&w.asDescribed, "as-described", false, "trust the broker's description of the kernel")
@@ -241,8 +245,8 @@ func (w *evidence) flags(c *cobra.Command) {
 
 func (w evidence) validate() error {
 	switch {
-	case w.kernel == "" && (w.initrd != "" || w.manifest != "" || len(w.arguments) > 0):
-		return usageError{errors.New("--initrd, --manifest and --argument require --kernel")}
+	case w.kernel == "" && (w.initrd != "" || w.modules != "" || w.manifest != "" || len(w.arguments) > 0):
+		return usageError{errors.New("--initrd, --modules, --manifest and --argument require --kernel")}
 	case w.kernel != "" && w.asDescribed:
 		return usageError{errors.New("--as-described and --kernel exclude each other")}
 	}
@@ -281,22 +285,19 @@ func (w evidence) check(s *signature, k kb.Kernel, envelope []byte) (whose strin
 
 // compare compares the broker's description of a kernel with the files.
 func (w evidence) compare(k kb.Kernel) error {
-	image, initrd, err := describeFiles(w.kernel, w.initrd)
+	files, err := catalog.DescribeFiles(w.kernel, w.initrd, w.modules)
 	if err != nil {
 		return err
 	}
 	want := k
-	want.ImageDigest, want.ImageSize, want.Arguments = image.Digest, image.Size, w.arguments
-	want.InitrdDigest, want.InitrdSize = "", 0
-	if initrd != nil {
-		want.InitrdDigest, want.InitrdSize = initrd.Digest, initrd.Size
-	}
+	files.Describe(&want)
+	want.Arguments = w.arguments
 	if w.manifest != "" {
 		m, err := catalog.ReadManifest(w.manifest)
 		if err != nil {
 			return err
 		}
-		if want, err = m.Kernel(k.Ref(), w.arguments, image, initrd); err != nil {
+		if want, err = m.Kernel(k.Ref(), w.arguments, files); err != nil {
 			return err
 		}
 		want.MinMemoryMiB, want.SystemCores = k.MinMemoryMiB, k.SystemCores // which no manifest has
@@ -308,15 +309,6 @@ func (w evidence) compare(k kb.Kernel) error {
 			k.Ref(), differs.Field, differs.Have, differs.Signed, kb.ErrFailedPrecondition)
 	}
 	return err
-}
-
-// describeFiles identifies image and initrd by their content; initrd is nil if there is none.
-func describeFiles(kernel, initrd string) (image catalog.Artifact, with *catalog.Artifact, err error) {
-	if image, err = catalog.DescribeFile(kernel, catalog.MaxImage); err != nil || initrd == "" {
-		return image, nil, err
-	}
-	file, err := catalog.DescribeFile(initrd, catalog.MaxInitrd)
-	return image, &file, err
 }
 
 func (s *signature) loadTrusted() error {

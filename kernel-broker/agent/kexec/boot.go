@@ -80,21 +80,17 @@ func (b *Booter) Fetch(ctx context.Context, t decide.Target) error {
 	if err := b.Trust.Allow(ctx, t.Kernel, t.Envelope); err != nil {
 		return err
 	}
-	digests := []string{t.Kernel.ImageDigest}
-	if t.Kernel.InitrdDigest != "" {
-		digests = append(digests, t.Kernel.InitrdDigest)
+	var digests []string
+	for _, file := range t.Kernel.Files() {
+		digests = append(digests, file.Digest)
 	}
 	if err := b.Artifacts.Keep(digests...); err != nil {
 		return fmt.Errorf("kernel %q: %w", t.Kernel.Ref(), err)
 	}
-	if err := b.Artifacts.Ensure(ctx, t.Kernel.ImageDigest, t.Kernel.ImageSize); err != nil {
-		return fmt.Errorf("image of kernel %q: %w", t.Kernel.Ref(), err)
-	}
-	if t.Kernel.InitrdDigest == "" {
-		return nil
-	}
-	if err := b.Artifacts.Ensure(ctx, t.Kernel.InitrdDigest, t.Kernel.InitrdSize); err != nil {
-		return fmt.Errorf("initrd of kernel %q: %w", t.Kernel.Ref(), err)
+	for _, file := range t.Kernel.Files() {
+		if err := b.Artifacts.Ensure(ctx, file.Digest, file.Size); err != nil {
+			return fmt.Errorf("%s of kernel %q: %w", file.What, t.Kernel.Ref(), err)
+		}
 	}
 	return nil
 }
@@ -152,11 +148,14 @@ func (b *Booter) commandLine(t decide.Target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cores, err := b.cores(t.Kernel)
+	own, err := b.cores(t.Kernel)
 	if err != nil {
 		return "", err
 	}
-	line, err := compose(string(running), b.Keep, t.Kernel.Arguments, cores, t.Token)
+	if k := t.Kernel; k.ModulesDigest != "" {
+		own = append(own, fmt.Sprintf("%s=%s,%d", kb.ModulesParameter, k.ModulesDigest, k.ModulesSize))
+	}
+	line, err := compose(string(running), b.Keep, t.Kernel.Arguments, own, t.Token)
 	if errors.Is(err, kb.ErrInvalid) || errors.Is(err, kb.ErrFailedPrecondition) {
 		return "", fmt.Errorf("%w: %w", ErrKernel, err)
 	}

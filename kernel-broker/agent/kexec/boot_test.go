@@ -186,6 +186,23 @@ func TestInitrds(t *testing.T) {
 	}
 }
 
+// The node has the modules before it boots, and the next agent is told which they are.
+func TestModules(t *testing.T) {
+	f := newFakeNode()
+	b := booter(t, f)
+	x := target("a", "")
+	x.Kernel.ModulesDigest, x.Kernel.ModulesSize = "i", 7
+	if err := errors.Join(b.Fetch(t.Context(), x), b.Load(t.Context(), x)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(f.kept, []string{"a", "i"}) || f.initrd != own {
+		t.Errorf("kept %v, loaded initrd %q", f.kept, f.initrd)
+	}
+	if want := "kernelbroker.begin root=/dev/vda nosmt kernelbroker.modules=i,7 kernelbroker.token=" + strings.Repeat("0a", 16); f.line != want {
+		t.Errorf("command line %q", f.line)
+	}
+}
+
 // The arguments for system cores come from the node's own topology, whatever the line before had.
 func TestSystemCores(t *testing.T) {
 	f := newFakeNode()

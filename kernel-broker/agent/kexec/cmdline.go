@@ -18,7 +18,7 @@ const maxLength = 2047
 type Keep kb.Parameters
 
 // productParameters are the product's own parameters, none of which belongs to the node.
-var productParameters = kb.Parameters{kb.BeginParameter, kb.TokenParameter, kb.SystemCPUsParameter}
+var productParameters = kb.Parameters{kb.BeginParameter, kb.TokenParameter, kb.ModulesParameter, kb.SystemCPUsParameter}
 
 // Owns reports whether the argument's parameter belongs to the node. The
 // product's never do, whatever is kept.
@@ -39,12 +39,12 @@ func withoutBuiltIn(running string) []string {
 	return arguments
 }
 
-// compose makes the next command line out of the running one: the node's own arguments, the profile's, and the broker's
-// one-time token. cores are the node's for a kernel with system cores. Arguments that the node does not own are dropped, so an earlier profile's argument never survives into
-// the next boot; and a profile may not set what the node owns, so it cannot pass for the node's later. Arguments built
-// into a kernel precede the given line and are dropped too. The token is last: a line too long for the kernel loses it,
-// and the boot is not proven.
-func compose(running string, keep Keep, profile, cores []string, token string) (string, error) {
+// compose makes the next command line out of the running one: the node's own arguments, the profile's, those that the agent
+// makes for the kernel, and the broker's one-time token. Arguments that the node does not own are dropped, so an earlier
+// profile's argument never survives into the next boot; and a profile may not set what the node owns, so it cannot pass for
+// the node's later. Arguments built into a kernel precede the given line and are dropped too. The token is last: a line too
+// long for the kernel loses it, and the boot is not proven.
+func compose(running string, keep Keep, profile, own []string, token string) (string, error) {
 	if err := kb.ValidateArguments(profile); err != nil {
 		return "", err
 	}
@@ -59,7 +59,7 @@ func compose(running string, keep Keep, profile, cores []string, token string) (
 			next = append(next, argument)
 		}
 	}
-	for _, argument := range slices.Concat(profile, cores) {
+	for _, argument := range slices.Concat(profile, own) {
 		if keep.Owns(argument) {
 			return "", fmt.Errorf("kernel argument %q belongs to the node, by boot.keep_arguments of its agent: %w", argument, kb.ErrFailedPrecondition)
 		}

@@ -108,9 +108,9 @@ func (v *Verifier) isDistributions(ctx context.Context, k kb.Kernel, list signin
 	if len(k.Arguments) > 0 {
 		return false, nil
 	}
-	missing := []string{k.ImageDigest}
-	if k.InitrdDigest != "" {
-		missing = append(missing, k.InitrdDigest)
+	var missing []string
+	for _, file := range k.Files() {
+		missing = append(missing, file.Digest)
 	}
 	if slices.ContainsFunc(missing, func(d string) bool { return slices.Contains(list.RevokedDigests, d) }) {
 		return false, nil

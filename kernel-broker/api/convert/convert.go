@@ -112,7 +112,7 @@ func KernelToProto(k kb.Kernel) *api.KernelSpec {
 	return &api.KernelSpec{
 		Profile: k.Profile, Version: k.Version,
 		ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
-		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize,
+		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize, ModulesDigest: k.ModulesDigest, ModulesSize: k.ModulesSize,
 		Arguments: k.Arguments, BuildId: k.BuildID, Release: k.Release,
 		Architecture: k.Architecture, Drivers: k.Drivers, MinMemoryMib: k.MinMemoryMiB,
 		SystemCores: k.SystemCores,
@@ -124,7 +124,7 @@ func KernelFromProto(k *api.KernelSpec) kb.Kernel {
 	return kb.Kernel{
 		Profile: k.GetProfile(), Version: k.GetVersion(),
 		ImageDigest: k.GetImageDigest(), ImageSize: k.GetImageSize(),
-		InitrdDigest: k.GetInitrdDigest(), InitrdSize: k.GetInitrdSize(),
+		InitrdDigest: k.GetInitrdDigest(), InitrdSize: k.GetInitrdSize(), ModulesDigest: k.GetModulesDigest(), ModulesSize: k.GetModulesSize(),
 		Arguments: k.GetArguments(), BuildID: k.GetBuildId(), Release: k.GetRelease(),
 		Architecture: k.GetArchitecture(), Drivers: k.GetDrivers(), MinMemoryMiB: k.GetMinMemoryMib(),
 		SystemCores: k.GetSystemCores(),

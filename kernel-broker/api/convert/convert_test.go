@@ -39,6 +39,7 @@ var kernels = rapid.Custom(func(t *rapid.T) kb.Kernel {
 		Profile: text.Draw(t, "profile"), Version: rapid.Uint32().Draw(t, "version"),
 		ImageDigest: text.Draw(t, "image"), ImageSize: number.Draw(t, "image size"),
 		InitrdDigest: text.Draw(t, "initrd"), InitrdSize: number.Draw(t, "initrd size"),
+		ModulesDigest: text.Draw(t, "modules"), ModulesSize: number.Draw(t, "modules size"),
 		Arguments: texts(t, "arguments"), BuildID: text.Draw(t, "build id"), Release: text.Draw(t, "release"),
 		Architecture: text.Draw(t, "architecture"), Drivers: texts(t, "drivers"), MinMemoryMiB: number.Draw(t, "memory"),
 		SystemCores: rapid.Uint32().Draw(t, "system cores"),
@@ -281,7 +282,7 @@ func TestDesiredRunsRoundTrip(t *testing.T) {
 
 func TestHelloRoundTrip(t *testing.T) {
 	before := kb.Hello{Node: "n1", AgentVersion: "1", SlurmdRunning: true, Inventory: kb.Inventory{Architecture: "x86_64", CPUs: 2},
-		Boot: kb.Boot{BootID: "b", BuildID: "cd", Release: "6.1", Token: "t", BootedAt: time.Unix(1_790_000_000, 0).UTC()}}
+		Boot: kb.Boot{BootID: "b", BuildID: "cd", Release: "6.1", Token: "t", BootedAt: time.Unix(1_790_000_000, 0).UTC(), Modules: "sha256:aa", ModulesFault: "no key"}}
 	if after := HelloFromProto(HelloToProto(before).GetHello()); !reflect.DeepEqual(before, after) {
 		t.Errorf("%+v", after)
 	}

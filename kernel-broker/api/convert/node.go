@@ -37,6 +37,7 @@ func HelloToProto(h kb.Hello) *api.ConnectRequest {
 		Node: h.Node, BootId: h.Boot.BootID, BuildId: h.Boot.BuildID, Release: h.Boot.Release, Token: h.Boot.Token,
 		BootedAt: timestamppb.New(h.Boot.BootedAt), Inventory: InventoryToProto(h.Inventory),
 		AgentVersion: h.AgentVersion, SlurmdRunning: h.SlurmdRunning, Up: durationpb.New(h.Boot.Up),
+		Modules: h.Boot.Modules, ModulesFault: h.Boot.ModulesFault,
 	}}}
 }
 
@@ -45,7 +46,8 @@ func HelloFromProto(h *api.Hello) kb.Hello {
 	return kb.Hello{
 		Node: h.GetNode(), Inventory: InventoryFromProto(h.GetInventory()), AgentVersion: h.GetAgentVersion(), SlurmdRunning: h.GetSlurmdRunning(),
 		Boot: kb.Boot{BootID: h.GetBootId(), BuildID: h.GetBuildId(), Release: h.GetRelease(),
-			Token: h.GetToken(), BootedAt: TimeFromProto(h.GetBootedAt()), Up: max(h.GetUp().AsDuration(), 0)},
+			Token: h.GetToken(), BootedAt: TimeFromProto(h.GetBootedAt()), Up: max(h.GetUp().AsDuration(), 0),
+			Modules: h.GetModules(), ModulesFault: h.GetModulesFault()},
 	}
 }
 

@@ -274,7 +274,12 @@ type KernelSpec struct {
 	MinMemoryMib uint64 `protobuf:"varint,12,opt,name=min_memory_mib,json=minMemoryMib,proto3" json:"min_memory_mib,omitempty"`
 	// Cores of each node that are kept for the system; the node composes the
 	// kernel arguments for that from its own topology. 0 for none.
-	SystemCores   uint32 `protobuf:"varint,13,opt,name=system_cores,json=systemCores,proto3" json:"system_cores,omitempty"`
+	SystemCores uint32 `protobuf:"varint,13,opt,name=system_cores,json=systemCores,proto3" json:"system_cores,omitempty"`
+	// Digest of the archive of modules that the node loads after the boot; empty
+	// for none.
+	ModulesDigest string `protobuf:"bytes,14,opt,name=modules_digest,json=modulesDigest,proto3" json:"modules_digest,omitempty"`
+	// Size of that archive in bytes.
+	ModulesSize   uint64 `protobuf:"varint,15,opt,name=modules_size,json=modulesSize,proto3" json:"modules_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,6 +401,20 @@ func (x *KernelSpec) GetMinMemoryMib() uint64 {
 func (x *KernelSpec) GetSystemCores() uint32 {
 	if x != nil {
 		return x.SystemCores
+	}
+	return 0
+}
+
+func (x *KernelSpec) GetModulesDigest() string {
+	if x != nil {
+		return x.ModulesDigest
+	}
+	return ""
+}
+
+func (x *KernelSpec) GetModulesSize() uint64 {
+	if x != nil {
+		return x.ModulesSize
 	}
 	return 0
 }
@@ -2807,7 +2826,7 @@ var File_kernelbroker_v1_catalog_proto protoreflect.FileDescriptor
 
 const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\n" +
-	"\x1dkernelbroker/v1/catalog.proto\x12\x0fkernelbroker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x03\n" +
+	"\x1dkernelbroker/v1/catalog.proto\x12\x0fkernelbroker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x03\n" +
 	"\n" +
 	"KernelSpec\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x18\n" +
@@ -2825,7 +2844,9 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	" \x01(\tR\farchitecture\x12\x18\n" +
 	"\adrivers\x18\v \x03(\tR\adrivers\x12$\n" +
 	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\x12!\n" +
-	"\fsystem_cores\x18\r \x01(\rR\vsystemCores\"\xae\x03\n" +
+	"\fsystem_cores\x18\r \x01(\rR\vsystemCores\x12%\n" +
+	"\x0emodules_digest\x18\x0e \x01(\tR\rmodulesDigest\x12!\n" +
+	"\fmodules_size\x18\x0f \x01(\x04R\vmodulesSize\"\xae\x03\n" +
 	"\x0eProfileVersion\x123\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x1b.kernelbroker.v1.KernelSpecR\x06kernel\x12;\n" +
 	"\n" +

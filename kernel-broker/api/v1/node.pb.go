@@ -444,7 +444,13 @@ type Hello struct {
 	SlurmdRunning bool                   `protobuf:"varint,8,opt,name=slurmd_running,json=slurmdRunning,proto3" json:"slurmd_running,omitempty"`
 	BootedAt      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=booted_at,json=bootedAt,proto3" json:"booted_at,omitempty"`
 	// How long the kernel has run; unset from an agent that does not report it.
-	Up            *durationpb.Duration `protobuf:"bytes,10,opt,name=up,proto3" json:"up,omitempty"`
+	Up *durationpb.Duration `protobuf:"bytes,10,opt,name=up,proto3" json:"up,omitempty"`
+	// Digest of the archive whose modules are loaded in this boot; empty if the
+	// kernel has none, or they could not be loaded.
+	Modules string `protobuf:"bytes,11,opt,name=modules,proto3" json:"modules,omitempty"`
+	// Why the modules of this boot's kernel could not be loaded, in one line;
+	// empty if nothing failed.
+	ModulesFault  string `protobuf:"bytes,12,opt,name=modules_fault,json=modulesFault,proto3" json:"modules_fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,6 +553,20 @@ func (x *Hello) GetUp() *durationpb.Duration {
 		return x.Up
 	}
 	return nil
+}
+
+func (x *Hello) GetModules() string {
+	if x != nil {
+		return x.Modules
+	}
+	return ""
+}
+
+func (x *Hello) GetModulesFault() string {
+	if x != nil {
+		return x.ModulesFault
+	}
+	return ""
 }
 
 // Inventory is the hardware that a kernel must support.
@@ -1962,7 +1982,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x123\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1d.kernelbroker.v1.RunNodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\afigures\x18\x04 \x01(\fR\afigures\"\xe9\x02\n" +
+	"\afigures\x18\x04 \x01(\fR\afigures\"\xa8\x03\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x19\n" +
@@ -1974,7 +1994,9 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x0eslurmd_running\x18\b \x01(\bR\rslurmdRunning\x127\n" +
 	"\tbooted_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bbootedAt\x12)\n" +
 	"\x02up\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\x02up\"\xdf\x02\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x02up\x12\x18\n" +
+	"\amodules\x18\v \x01(\tR\amodules\x12#\n" +
+	"\rmodules_fault\x18\f \x01(\tR\fmodulesFault\"\xdf\x02\n" +
 	"\tInventory\x12\"\n" +
 	"\farchitecture\x18\x01 \x01(\tR\farchitecture\x12\x1d\n" +
 	"\n" +

@@ -173,6 +173,7 @@ type Manifest struct {
 	Version   uint32   `json:"version"`
 	Image     File     `json:"image"`
 	Initrd    *File    `json:"initrd,omitempty"`
+	Modules   *File    `json:"modules,omitempty"`
 	Arguments []string `json:"arguments,omitempty"`
 
 	// What the kernel must show after the boot.
@@ -217,6 +218,9 @@ func ManifestOf(k kb.Kernel, t Terms) Manifest {
 	if k.InitrdDigest != "" {
 		m.Initrd = &File{k.InitrdDigest, k.InitrdSize}
 	}
+	if k.ModulesDigest != "" {
+		m.Modules = &File{k.ModulesDigest, k.ModulesSize}
+	}
 	return m
 }
 
@@ -228,6 +232,9 @@ func (m Manifest) Kernel() kb.Kernel {
 	}
 	if m.Initrd != nil {
 		k.InitrdDigest, k.InitrdSize = m.Initrd.Digest, m.Initrd.Size
+	}
+	if m.Modules != nil {
+		k.ModulesDigest, k.ModulesSize = m.Modules.Digest, m.Modules.Size
 	}
 	return k
 }

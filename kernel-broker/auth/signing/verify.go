@@ -177,13 +177,9 @@ func (t Trust) why(envelope *dsse.Envelope, now time.Time) error {
 
 // checkLifecycle refuses a genuine signature that does not count any more.
 func (t Trust) checkLifecycle(m Manifest, memory Memory, now time.Time) error {
-	digests := []string{m.Image.Digest}
-	if m.Initrd != nil {
-		digests = append(digests, m.Initrd.Digest)
-	}
-	for _, digest := range digests {
-		if slices.Contains(t.RevokedDigests, digest) {
-			return fmt.Errorf("artifact %s: %w", digest, ErrRevoked)
+	for _, file := range m.Kernel().Files() {
+		if slices.Contains(t.RevokedDigests, file.Digest) {
+			return fmt.Errorf("%s %s: %w", file.What, file.Digest, ErrRevoked)
 		}
 	}
 	if m.Made.After(now.Add(allowance)) {
@@ -244,7 +240,7 @@ const MaxTrust = 1 << 20
 type Trust struct {
 	Cluster string
 	Keys    []TrustedKey
-	// RevokedKeys are key ids, RevokedDigests images and initrds.
+	// RevokedKeys are key ids, RevokedDigests images, initrds and archives of modules.
 	RevokedKeys, RevokedDigests []string
 	// Floors are the lowest versions that may be booted, by profile.
 	Floors map[string]uint32

@@ -28,6 +28,7 @@ func kernel() kb.Kernel {
 		Profile: "mitgcm", Version: 3,
 		ImageDigest: "sha256:" + strings.Repeat("1", 64), ImageSize: 5 << 20,
 		InitrdDigest: "sha256:" + strings.Repeat("2", 64), InitrdSize: 9 << 20,
+		ModulesDigest: "sha256:" + strings.Repeat("3", 64), ModulesSize: 3 << 20,
 		Arguments: []string{"mitigations=off", "hugepages=4"}, BuildID: strings.Repeat("ab", 20),
 		Release: "6.1.0-mitgcm", Architecture: "x86_64", Drivers: []string{"ext4", "virtio_net"}, MinMemoryMiB: 256,
 	}
@@ -151,6 +152,9 @@ func TestVerifyRefuses(t *testing.T) {
 		"key of others":    {trust: func(tr *Trust) { tr.Keys[0].Profiles = []string{"gromacs*", "namd"} }, err: ErrKeyProfile, words: "release"},
 		"other cluster":    {trust: func(tr *Trust) { tr.Cluster = "beta" }, err: ErrOtherCluster, words: `"alpha", this is "beta"`},
 		"revoked image":    {trust: func(tr *Trust) { tr.RevokedDigests = []string{kernel().ImageDigest} }, err: ErrRevoked},
+		"revoked modules":  {trust: func(tr *Trust) { tr.RevokedDigests = []string{kernel().ModulesDigest} }, err: ErrRevoked},
+		"other modules":    {want: func(k *kb.Kernel) { k.ModulesDigest = k.InitrdDigest }, err: ErrMismatch, words: "modules digest"},
+		"no modules":       {want: func(k *kb.Kernel) { k.ModulesDigest, k.ModulesSize = "", 0 }, err: ErrMismatch, words: "modules"},
 		"revoked initrd":   {trust: func(tr *Trust) { tr.RevokedDigests = []string{kernel().InitrdDigest} }, err: ErrRevoked},
 		"list's floor":     {trust: func(tr *Trust) { tr.Floors = map[string]uint32{"mitgcm": 4} }, err: ErrFloor, words: "version 3, the floor is 4"},
 		"remembered floor": {memory: Memory{Floors: map[string]uint32{"mitgcm": 4, "x": 1}}, err: ErrFloor},

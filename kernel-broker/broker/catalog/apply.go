@@ -199,25 +199,18 @@ func (c *Catalog) checkArtifacts(v kb.ProfileVersion) error {
 	if c.o.HasArtifact == nil {
 		return nil
 	}
-	type file struct {
-		what, digest string
-		size         uint64
-	}
-	files := []file{{"image", k.ImageDigest, k.ImageSize}, {"initrd", k.InitrdDigest, k.InitrdSize}}
+	files := k.Files()
 	for _, d := range v.Documents {
-		files = append(files, file{"document " + d.Name, d.Digest, d.Size})
+		files = append(files, kb.File{What: "document " + d.Name, Digest: d.Digest, Size: d.Size})
 	}
 	for _, file := range files {
-		if file.digest == "" {
-			continue
-		}
-		has, err := c.o.HasArtifact(file.digest, file.size)
+		has, err := c.o.HasArtifact(file.Digest, file.Size)
 		if err != nil {
-			return fmt.Errorf("kernel %q: %s: %w", k.Ref(), file.what, err)
+			return fmt.Errorf("kernel %q: %s: %w", k.Ref(), file.What, err)
 		}
 		if !has {
 			return fmt.Errorf("kernel %q: %s %s with %d bytes is not stored; upload it first: %w",
-				k.Ref(), file.what, file.digest, file.size, kb.ErrFailedPrecondition)
+				k.Ref(), file.What, file.Digest, file.Size, kb.ErrFailedPrecondition)
 		}
 	}
 	return nil

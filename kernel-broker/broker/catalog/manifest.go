@@ -28,6 +28,8 @@ type Manifest struct {
 	// Image, and the kernel's own initrd if any, relative to the manifest.
 	Image  ManifestFile  `json:"image"`
 	Initrd *ManifestFile `json:"initrd"`
+	// ModuleArchive has the modules that a node loads after the boot.
+	ModuleArchive *ManifestFile `json:"module_archive"`
 
 	Drivers     Offer `json:"drivers"`
 	Filesystems Offer `json:"filesystems"`
@@ -53,6 +55,59 @@ type Artifact struct {
 	Size   uint64
 }
 
+// KernelFiles are what nodes need of a kernel; Initrd and Modules are nil where it has none.
+type KernelFiles struct {
+	Image           Artifact
+	Initrd, Modules *Artifact
+}
+
+// DescribeFiles reads the files of a kernel; initrd and modules may be empty.
+func DescribeFiles(image, initrd, modules string) (KernelFiles, error) {
+	var f KernelFiles
+	var err error
+	if f.Image, err = DescribeFile(image, MaxImage); err != nil {
+		return f, err
+	}
+	for _, more := range []struct {
+		path string
+		most uint64
+		to   **Artifact
+	}{{initrd, MaxInitrd, &f.Initrd}, {modules, MaxModules, &f.Modules}} {
+		if more.path == "" {
+			continue
+		}
+		file, err := DescribeFile(more.path, more.most)
+		if err != nil {
+			return f, err
+		}
+		*more.to = &file
+	}
+	return f, nil
+}
+
+// All of the files, the image first.
+func (f KernelFiles) All() []Artifact {
+	all := []Artifact{f.Image}
+	for _, more := range []*Artifact{f.Initrd, f.Modules} {
+		if more != nil {
+			all = append(all, *more)
+		}
+	}
+	return all
+}
+
+// Describe names the files in a kernel, and no others any more.
+func (f KernelFiles) Describe(k *kb.Kernel) {
+	k.ImageDigest, k.ImageSize = f.Image.Digest, f.Image.Size
+	k.InitrdDigest, k.InitrdSize, k.ModulesDigest, k.ModulesSize = "", 0, "", 0
+	if f.Initrd != nil {
+		k.InitrdDigest, k.InitrdSize = f.Initrd.Digest, f.Initrd.Size
+	}
+	if f.Modules != nil {
+		k.ModulesDigest, k.ModulesSize = f.Modules.Digest, f.Modules.Size
+	}
+}
+
 // ReadManifest reads kernel.json at path.
 func ReadManifest(path string) (Manifest, error) {
 	text, err := safeopen.Read(path, maxFileBytes, nil)
@@ -74,7 +129,7 @@ func parseManifest(text []byte) (Manifest, error) {
 	if m.Format != manifestFormat {
 		return Manifest{}, fmt.Errorf("format: %d, this program reads %d: %w", m.Format, manifestFormat, kb.ErrInvalid)
 	}
-	for key, file := range map[string]*ManifestFile{"image": &m.Image, "initrd": m.Initrd} {
+	for key, file := range map[string]*ManifestFile{"image": &m.Image, "initrd": m.Initrd, "module_archive": m.ModuleArchive} {
 		if file == nil {
 			continue
 		}
@@ -92,6 +147,8 @@ func parseManifest(text []byte) (Manifest, error) {
 const (
 	MaxImage  = 256 << 20
 	MaxInitrd = 1 << 30
+	// MaxModules limits the archive of modules: the nodes hold it in memory while they load it.
+	MaxModules = 512 << 20
 	// MaxDocument limits documents, which clients read whole: reports have up to 3 MiB.
 	MaxDocument = 16 << 20
 )
@@ -117,25 +174,27 @@ func DescribeFile(path string, most uint64) (Artifact, error) {
 	return Artifact{Path: path, Digest: digest.Text(sum), Size: uint64(size)}, nil
 }
 
-// Kernel builds the version of a profile from the manifest and its files, which must match the manifest. initrd is nil
-// if there is none.
-func (m Manifest) Kernel(ref kb.Ref, arguments []string, image Artifact, initrd *Artifact) (kb.Kernel, error) {
-	if image.Digest != m.Image.Digest {
+// Kernel builds the version of a profile from the manifest and its files, which must match the manifest.
+func (m Manifest) Kernel(ref kb.Ref, arguments []string, files KernelFiles) (kb.Kernel, error) {
+	if files.Image.Digest != m.Image.Digest {
 		return kb.Kernel{}, fmt.Errorf("kernel %q: %s is not the image of the manifest: it has digest %s, not %s: %w",
-			ref, image.Path, image.Digest, m.Image.Digest, kb.ErrInvalid)
+			ref, files.Image.Path, files.Image.Digest, m.Image.Digest, kb.ErrInvalid)
 	}
-	if m.Initrd != nil && (initrd == nil || initrd.Digest != m.Initrd.Digest) {
-		return kb.Kernel{}, fmt.Errorf("kernel %q: its manifest names initrd %s: %w", ref, m.Initrd.Digest, kb.ErrInvalid)
+	for _, more := range []struct {
+		what  string
+		named *ManifestFile
+		given *Artifact
+	}{{"initrd", m.Initrd, files.Initrd}, {"archive of modules", m.ModuleArchive, files.Modules}} {
+		if more.named != nil && (more.given == nil || more.given.Digest != more.named.Digest) {
+			return kb.Kernel{}, fmt.Errorf("kernel %q: its manifest names %s %s: %w", ref, more.what, more.named.Digest, kb.ErrInvalid)
+		}
 	}
 	k := kb.Kernel{
-		Profile: ref.Profile, Version: ref.Version,
-		ImageDigest: image.Digest, ImageSize: image.Size, Arguments: arguments,
+		Profile: ref.Profile, Version: ref.Version, Arguments: arguments,
 		BuildID: m.BuildID, Release: m.Release, Architecture: m.Architecture,
-		Drivers: m.drivers(ref.IsStock() || initrd != nil),
+		Drivers: m.drivers(ref.IsStock() || files.Initrd != nil),
 	}
-	if initrd != nil {
-		k.InitrdDigest, k.InitrdSize = initrd.Digest, initrd.Size
-	}
+	files.Describe(&k)
 	return k, k.Validate()
 }
 
@@ -217,20 +276,17 @@ func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string)
 	if m.Name != v.Kernel {
 		return none, nil, fmt.Errorf("profile %q: %s holds kernel %q: %w", ref, dir, m.Name, kb.ErrInvalid)
 	}
-	image, err := DescribeFile(filepath.Join(dir, m.Image.Name), MaxImage)
+	beside := func(file *ManifestFile) string {
+		if file == nil {
+			return ""
+		}
+		return filepath.Join(dir, file.Name)
+	}
+	files, err := DescribeFiles(beside(&m.Image), beside(m.Initrd), beside(m.ModuleArchive))
 	if err != nil {
 		return none, nil, fmt.Errorf("profile %q: %w", ref, err)
 	}
-	files := []Artifact{image}
-	var initrd *Artifact
-	if m.Initrd != nil {
-		file, err := DescribeFile(filepath.Join(dir, m.Initrd.Name), MaxInitrd)
-		if err != nil {
-			return none, nil, fmt.Errorf("profile %q: %w", ref, err)
-		}
-		initrd, files = &file, append(files, file)
-	}
-	k, err := m.Kernel(ref, v.Arguments, image, initrd)
+	k, err := m.Kernel(ref, v.Arguments, files)
 	if err != nil {
 		return none, nil, err
 	}
@@ -238,7 +294,7 @@ func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string)
 		return none, nil, fmt.Errorf("profile %q: is for %s, its kernel is for %s: %w", ref, a, k.Architecture, kb.ErrInvalid)
 	}
 	k.MinMemoryMiB, k.SystemCores = d.Requires.MemoryMiB, v.systemCores()
-	return k, files, nil
+	return k, files.All(), nil
 }
 
 // builtOnes ends the message about a kernel that is not there.

@@ -35,7 +35,9 @@ func NeededArtifacts(profiles []kb.Profile, held map[kb.Ref][]string, runs map[s
 			if v.Retired == nil || now.Sub(v.Retired.Since) <= retiredFor {
 				by = append([]string{k.Ref().String()}, by...)
 			}
-			wrong = append(wrong, note(k.ImageDigest, by...), note(k.InitrdDigest, by...))
+			for _, file := range k.Files() {
+				wrong = append(wrong, note(file.Digest, by...))
+			}
 			for _, d := range v.Documents {
 				wrong = append(wrong, note(d.Digest, "document of "+k.Ref().String()))
 			}

@@ -25,7 +25,7 @@ func TestNeededArtifacts(t *testing.T) {
 	}
 	old := version(1, "1", 48*time.Hour)
 	old.Documents = []kb.Document{{Name: "provenance", Digest: testDigest("d")}}
-	old.Kernel.InitrdDigest = testDigest("e")
+	old.Kernel.InitrdDigest, old.Kernel.ModulesDigest = testDigest("e"), testDigest("9")
 	p := kb.Profile{Name: "p", Versions: []kb.ProfileVersion{
 		old, version(2, "2", 48*time.Hour), version(3, "3", time.Hour), version(4, "4", 0),
 	}}
@@ -36,7 +36,7 @@ func TestNeededArtifacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for c, want := range map[string][]string{
-		"1": nil, "e": nil, "d": {"document of p@1"}, // retired for long: only the record stays
+		"1": nil, "e": nil, "9": nil, "d": {"document of p@1"}, // retired for long: only the record stays
 		"2": {"job 7", "node n1"}, // but somebody still holds it
 		"3": {"p@3", "run 5"},     // retired a moment ago
 		"4": {"p@4"}, "f": {"run 5", "run 6"},

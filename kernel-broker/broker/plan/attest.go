@@ -25,6 +25,10 @@ func verdict(catalog Catalog, node *kb.Node, boot kb.Boot) (kb.Proof, string) {
 			return kb.Proof{}, "its one-time token was used by another boot"
 		case issued.BuildID != boot.BuildID:
 			return kb.Proof{}, fmt.Sprintf("build id %s runs, %s was loaded", boot.BuildID, issued.BuildID)
+		case issued.Modules != boot.Modules && boot.ModulesFault != "":
+			return kb.Proof{}, "its modules could not be loaded: " + boot.ModulesFault
+		case issued.Modules != boot.Modules:
+			return kb.Proof{}, fmt.Sprintf("modules %q are loaded, %q belong to it", boot.Modules, issued.Modules)
 		}
 		proof.Ref = issued.Ref
 		return proof, ""

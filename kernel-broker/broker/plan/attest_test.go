@@ -13,6 +13,7 @@ func TestVerdict(t *testing.T) {
 	node := &kb.Node{Name: "n1", Issued: []kb.Issued{
 		{Token: "fresh", Ref: mit, BuildID: "mitgcm-3"},
 		{Token: "used", Ref: mit, BuildID: "mitgcm-3", BootID: "boot-1"},
+		{Token: "modules", Ref: mit, BuildID: "mitgcm-3", Modules: "sha256:aa"},
 	}}
 	for _, c := range []struct {
 		name  string
@@ -27,6 +28,11 @@ func TestVerdict(t *testing.T) {
 		{"the token with no build id", kb.Boot{BootID: "boot-2", Token: "fresh"}, kb.Ref{}, "build id  runs, mitgcm-3 was loaded"},
 		{"a token of nobody's", kb.Boot{BootID: "boot-2", BuildID: "mitgcm-3", Token: "forged"}, kb.Ref{}, "its token was not issued by this broker"},
 		{"a token of nobody's on stock", kb.Boot{BootID: "boot-2", BuildID: "stock-1", Token: "forged"}, kb.Ref{}, "its token was not issued by this broker"},
+		{"its modules are loaded", kb.Boot{BootID: "boot-2", BuildID: "mitgcm-3", Token: "modules", Modules: "sha256:aa"}, mit, ""},
+		{"its modules are not", kb.Boot{BootID: "boot-2", BuildID: "mitgcm-3", Token: "modules", ModulesFault: "no key"}, kb.Ref{}, "its modules could not be loaded: no key"},
+		{"an agent that knows of no modules", kb.Boot{BootID: "boot-2", BuildID: "mitgcm-3", Token: "modules"}, kb.Ref{}, `modules "" are loaded, "sha256:aa" belong to it`},
+		{"other modules are loaded", kb.Boot{BootID: "boot-2", BuildID: "mitgcm-3", Token: "modules", Modules: "sha256:bb"}, kb.Ref{}, `modules "sha256:bb" are loaded, "sha256:aa" belong to it`},
+		{"modules for a kernel without any", kb.Boot{BootID: "boot-2", BuildID: "mitgcm-3", Token: "fresh", Modules: "sha256:aa"}, kb.Ref{}, `modules "sha256:aa" are loaded, "" belong to it`},
 		{"firmware booted stock", kb.Boot{BootID: "boot-2", BuildID: "stock-1"}, stock, ""},
 		{"firmware booted a kernel that nobody knows", kb.Boot{BootID: "boot-2", BuildID: "site-own"}, kb.Ref{Profile: "stock"}, ""},
 		{"a profile's kernel without a token", kb.Boot{BootID: "boot-2", BuildID: "mitgcm-3"}, kb.Ref{}, `kernel of profile "mitgcm@3" runs without a token`},

@@ -96,6 +96,7 @@ func requests(n int) map[string]proto.Message {
 	digest, id := digestOf(nil), fmt.Sprint("r", n)
 	p := apiProfile(fmt.Sprint("other-", n), digest, 3)
 	p.Versions[0].Kernel.InitrdDigest, p.Versions[0].Kernel.InitrdSize = digest, 3
+	p.Versions[0].Kernel.ModulesDigest, p.Versions[0].Kernel.ModulesSize = digest, 3
 	p.Versions[0].Kernel.Arguments, p.Versions[0].Kernel.Drivers = []string{"quiet"}, []string{"ext4"}
 	p.Versions[0].Documents = []*api.Document{{Name: "report", Digest: digest, Size: 3}}
 	figure := &api.Estimate{Percent: -1, LowPercent: -1, HighPercent: -1}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/kexec"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/modules"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/proof"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/runs"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/slurmd"
@@ -38,10 +41,15 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	// The link says hello for the agent, and the agent reports by the link.
 	var node *agent.Agent
 	var keeper *runs.Keeper
+	var loader *modules.Loader
 	stream, err := link.New(link.Options{
 		Broker:   c.Broker,
 		Source:   source,
-		Hello:    func() kb.Hello { return node.Hello(version) },
+		Hello: func() kb.Hello {
+			hello := node.Hello(version)
+			hello.Boot.Modules, hello.Boot.ModulesFault = loader.State()
+			return hello
+		},
 		Snapshot: func(text string) error { return keepSnapshot(c.Snapshot, text) },
 		Runs:     func(desired []kb.DesiredRun) { keeper.Desire(desired) },
 		Log:      log,
@@ -65,6 +73,10 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
 	cache := kexec.NewCache(files, c.Cache.MaxBytes, stream.Fetch)
+	loader, err = newLoader(c, proven, cache, log)
+	if err != nil {
+		return err
+	}
 	keeper = newKeeper(c, proven, stream, log)
 	defer keeper.Close()
 
@@ -112,7 +124,21 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	}
 	// Before slurmd is started: systemd starts that after the agent.
 	service.Ready(streamStatus(false, c.Broker))
-	return serve(ctx, node, stream, server, enroller, cache)
+	return serve(ctx, node, stream, server, enroller, cache, loader)
+}
+
+// newLoader is for the modules that the command line names; firmware boots no kernel with any.
+func newLoader(c config.Config, boot kb.Boot, cache *kexec.Cache, log *slog.Logger) (*modules.Loader, error) {
+	line, err := os.ReadFile(filepath.Join(c.Proc, "cmdline"))
+	if err != nil {
+		return nil, err
+	}
+	loader := &modules.Loader{Boot: boot, Dir: filepath.Join(filepath.Dir(c.NodeState), "modules"), Tree: "/lib/modules",
+		Archives: cache, Insert: modules.InsertModule, Log: log}
+	if boot.Token != "" {
+		loader.Wanted = proof.Value(proof.Split(string(line)), kb.ModulesParameter)
+	}
+	return loader, nil
 }
 
 func streamStatus(connected bool, broker string) string {
@@ -152,7 +178,7 @@ func newVerifier(c config.Trust, log *slog.Logger) *kexec.Verifier {
 }
 
 // serve runs the parts; when one ends, so do the others.
-func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *local.Server, enroller *link.Enroller, cache *kexec.Cache) error {
+func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *local.Server, enroller *link.Enroller, cache *kexec.Cache, loader *modules.Loader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var parts sync.WaitGroup
@@ -168,6 +194,7 @@ func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *lo
 				return
 			}
 		}
+		loader.Run(ctx) // which modules are loaded is part of what the stream begins with
 		stream.Run(ctx)
 	})
 	parts.Go(func() { node.Run(ctx) })

@@ -48,7 +48,7 @@ func (s signer) sign(k *api.KernelSpec, change func(*signing.Terms)) []byte {
 	}
 	envelope, err := signing.Sign(s.t.Context(), signing.ManifestOf(kb.Kernel{
 		Profile: k.Profile, Version: k.Version, ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
-		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize, Arguments: k.Arguments, BuildID: k.BuildId,
+		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize, ModulesDigest: k.ModulesDigest, ModulesSize: k.ModulesSize, Arguments: k.Arguments, BuildID: k.BuildId,
 		Release: k.Release, Architecture: k.Architecture, Drivers: k.Drivers, MinMemoryMiB: k.MinMemoryMib,
 	}, terms), s.key)
 	if err != nil {

@@ -38,6 +38,8 @@ type Manifest struct {
 	SystemMap *File `json:"system_map,omitempty"`
 	// Modules is the folder of the module tree; empty when all is built in.
 	Modules string `json:"modules,omitempty"`
+	// ModuleArchive has the modules of others that a node loads after the boot.
+	ModuleArchive *File `json:"module_archive,omitempty"`
 
 	Drivers     Offer  `json:"drivers"`
 	Filesystems Offer  `json:"filesystems"`

@@ -108,7 +108,7 @@ func Pack(file string, facts Facts, folders map[string]string) (string, error) {
 		return "", fmt.Errorf("training data: %w", err)
 	}
 	archive := tar.NewWriter(compressor)
-	err = add(archive, factsFile, append(said, '\n'))
+	err = tarlimit.Add(archive, factsFile, append(said, '\n'))
 	for _, name := range []string{Slimming, Profile, Report} {
 		if from := folders[name]; from != "" && err == nil {
 			err = addFolder(archive, name, from)
@@ -141,21 +141,11 @@ func addFolder(archive *tar.Writer, name, from string) error {
 		if err != nil {
 			return err
 		}
-		if err := add(archive, path.Join(name, filepath.ToSlash(inside)), content); err != nil {
+		if err := tarlimit.Add(archive, path.Join(name, filepath.ToSlash(inside)), content); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func add(archive *tar.Writer, name string, content []byte) error {
-	// No time and no owner: they would be another file's each time.
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX}
-	if err := archive.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err := archive.Write(content)
-	return err
 }
 
 // Unpack checks an archive against the digest of its recipe, and unpacks it into

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tarlimit limits the content of an untrusted archive. A few packed kilobytes can name a disk full of zeros or
-// of empty files.
+// of empty files. It also adds files to archives that are the same each time.
 package tarlimit
 
 import (
@@ -90,4 +90,14 @@ func WriteFile(path string, from io.Reader) error {
 	}
 	_, err = io.Copy(file, from)
 	return errors.Join(err, file.Close())
+}
+
+// Add writes a file into an archive, without time and owner, which would be others each time.
+func Add(archive *tar.Writer, name string, content []byte) error {
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX}
+	if err := archive.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := archive.Write(content)
+	return err
 }
