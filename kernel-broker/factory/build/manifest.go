@@ -18,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/modules"
 )
 
 // ManifestFormat is the version of kernel.json.
@@ -148,6 +149,13 @@ func describeBuild(ctx context.Context, at site, source Source, in CompileInput,
 	if err := manifest.addOffer(at.obj, dir); err != nil {
 		return Manifest{}, err
 	}
+	if plan.carriesModules(in.Variant) {
+		archive, err := describeFile(dir, modules.ArchiveFile)
+		if err != nil {
+			return Manifest{}, err
+		}
+		manifest.ModuleArchive = &archive
+	}
 	systemMap, err := describeFile(dir, SystemMapFile)
 	if err != nil {
 		return Manifest{}, err
@@ -256,6 +264,9 @@ func (m Manifest) beside() error {
 	if m.SystemMap != nil {
 		files["system_map"] = m.SystemMap.Name
 	}
+	if m.ModuleArchive != nil {
+		files["module_archive"] = m.ModuleArchive.Name
+	}
 	for _, key := range slices.Sorted(maps.Keys(files)) {
 		if name := files[key]; strings.Contains(name, "/") || name == "." || name == ".." {
 			return fmt.Errorf("%s: %q is no file beside it", key, name)
@@ -270,8 +281,10 @@ func (m Manifest) beside() error {
 // Verify compares the files in a folder with their digests.
 func (m Manifest) Verify(dir string) error {
 	files := []File{m.Image, m.Config}
-	if m.SystemMap != nil {
-		files = append(files, *m.SystemMap)
+	for _, more := range []*File{m.SystemMap, m.ModuleArchive} {
+		if more != nil {
+			files = append(files, *more)
+		}
 	}
 	var wrong []error
 	for _, file := range files {

@@ -212,6 +212,21 @@ func Publish(from, to string, names ...string) error {
 	return nil
 }
 
+// PublishKernel copies all that belongs to a kernel, the manifest last.
+func PublishKernel(from, to string) error {
+	m, err := ReadManifest(from)
+	if err != nil {
+		return err
+	}
+	names := []string{m.Image.Name, m.Config.Name}
+	for _, more := range []*File{m.SystemMap, m.ModuleArchive} {
+		if more != nil {
+			names = append(names, more.Name)
+		}
+	}
+	return Publish(from, to, append(names, ManifestFile)...)
+}
+
 func copyFile(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {

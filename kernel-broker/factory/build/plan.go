@@ -26,6 +26,8 @@ type Plan struct {
 	Merged    kconfig.Merged
 	Source    SourcePackage
 	Compiler  Compiler
+	// Modules of others, with their versions.
+	Modules []moduleSource
 	// Pahole is the version of what makes BTF, for a kernel that has it; no
 	// other kernel sees one.
 	Pahole string
@@ -84,6 +86,12 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 			return Plan{}, fmt.Errorf("kernel %q: DEBUG_INFO_BTF needs the package pahole: %w", recipe.Name, err)
 		}
 	}
+	if len(recipe.Modules) > 0 && !merged.Asks("MODULES") {
+		return Plan{}, fmt.Errorf("kernel %q: modules need the fragment modules, or MODULES of another one", recipe.Name)
+	}
+	if plan.Modules, err = moduleSources(ctx, recipe); err != nil {
+		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
+	}
 	plan.Key, err = plan.key()
 	return plan, err
 }
@@ -115,6 +123,9 @@ func (p Plan) key() (string, error) {
 	}
 	if p.Pahole != "" {
 		values["pahole"] = p.Pahole
+	}
+	if len(p.Modules) > 0 {
+		values["modules"] = p.Modules
 	}
 	inputs, err := json.Marshal(values)
 	if err != nil {

@@ -43,6 +43,8 @@ type Recipe struct {
 	Keep    []string      `yaml:"keep" json:",omitempty"`
 	Patches []RecipePatch `yaml:"patches" json:",omitempty"`
 	Exclude []Exclusion   `yaml:"exclude" json:",omitempty"`
+	// Modules of others that are built with the kernel and loaded by each node that boots it.
+	Modules []ModulePackage `yaml:"modules" json:",omitempty"`
 }
 
 // RecipePatch is a change to the source, in catalog/patches, and what became of
@@ -159,6 +161,8 @@ var (
 	commitName   = regexp.MustCompile(`^[0-9a-f]{40}$`)
 	patchName    = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*\.patch$`)
 	objectName   = regexp.MustCompile(`^[A-Za-z0-9_./-]+\.o$`)
+	debianName   = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]+$`)
+	moduleNames  = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 	symbolName   = regexp.MustCompile(`^[A-Z0-9][A-Za-z0-9_]*$`)
 )
 
@@ -205,7 +209,7 @@ func (r Recipe) validate() *mistake {
 		}
 	}
 	for _, check := range []func() *mistake{
-		r.Source.validate, r.validateFragments, r.validateLists, r.validatePatches, r.validateTogether,
+		r.Source.validate, r.validateFragments, r.validateLists, r.validatePatches, r.validateModules, r.validateTogether,
 	} {
 		if wrong := check(); wrong != nil {
 			return wrong
@@ -262,6 +266,29 @@ func (r Recipe) validatePatches() *mistake {
 			return at("patches", i, "upstream")("%s does not say what became of it in Linux", patch.File)
 		}
 		seen[patch.File] = true
+	}
+	return nil
+}
+
+func (r Recipe) validateModules() *mistake {
+	seen := map[string]bool{}
+	for i, m := range r.Modules {
+		switch {
+		case (m.Debian == "") == (m.Folder == ""):
+			return at("modules", i)("say one of debian and folder")
+		case m.Debian != "" && !debianName.MatchString(m.Debian):
+			return at("modules", i, "debian")("%q is not a package's name", m.Debian)
+		case m.Folder != "" && (!path.IsAbs(m.Folder) || path.Clean(m.Folder) != m.Folder):
+			return at("modules", i, "folder")("%q is no absolute path", m.Folder)
+		case seen[m.name()]:
+			return at("modules", i)("%q is there twice", m.name())
+		}
+		seen[m.name()] = true
+		for k, name := range m.Load {
+			if !moduleNames.MatchString(name) {
+				return at("modules", i, "load", k)("%q is not a module's name (with underscores, without .ko)", name)
+			}
+		}
 	}
 	return nil
 }

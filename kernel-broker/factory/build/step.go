@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
@@ -127,6 +128,11 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 		}
 		inputs["exclude"] = string(excluded)
 	}
+	if plan.carriesModules(in.Variant) {
+		for _, m := range plan.Modules {
+			inputs["modules of "+m.name()] = m.Version + " load " + strings.Join(m.Load, ",")
+		}
+	}
 	var err error
 	if in.Config != "" {
 		if inputs["config"], _, err = digest.File(in.Config); err != nil {
@@ -178,8 +184,19 @@ func (b *Builder) Compile(ctx context.Context, plan Plan, in CompileInput, watch
 				return err
 			}
 		}
+		if plan.carriesModules(in.Variant) {
+			if err := removeIfThere(at.signingKey()); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, removeIfThere(at.signingKey())) }()
+		}
 		if err := use(); err != nil {
 			return err
+		}
+		if plan.carriesModules(in.Variant) {
+			if err := b.externalModules(ctx, source, at, watch, out); err != nil {
+				return err
+			}
 		}
 		if manifest, err = collect(ctx, at, source, input, out); err != nil {
 			return err

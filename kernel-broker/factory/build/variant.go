@@ -45,6 +45,9 @@ func (p Plan) flavour(variant Variant) (string, error) {
 	if p.Pahole != "" && variant != configuring {
 		flavour += "-debug"
 	}
+	if len(p.Recipe.Modules) > 0 && variant != configuring {
+		flavour += "-modules" // with them nearly every object is another one
+	}
 	return flavour, err
 }
 

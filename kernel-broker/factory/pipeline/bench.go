@@ -195,6 +195,10 @@ func faultOf(ctx context.Context, err error) *Fault {
 	if err == nil || ctx.Err() != nil || diskfull.Is(err) {
 		return nil
 	}
+	var fault *Fault
+	if errors.As(err, &fault) {
+		return fault
+	}
 	var boot *vm.BootError
 	if errors.As(err, &boot) {
 		reason := string(boot.Reason)
@@ -214,14 +218,19 @@ func faultOf(ctx context.Context, err error) *Fault {
 // tries adds a step that a kernel has to stand, and that leaves nothing to go on
 // with where it does not.
 func (b *builder) tries(name, kind, kernel string, run func(ctx context.Context, kernel string, w *graph.Work) error) {
-	b.add(name, kind, b.bench(), map[string]string{"kernel": kernel}, emulate, steady(b.bench(), b.p.Bench.Inputs, func(ctx context.Context, w *graph.Work) error {
+	b.add(name, kind, b.bench(), map[string]string{"kernel": kernel}, emulate, steady(b.bench(), b.p.Bench.Inputs, attempt(run)))
+}
+
+// attempt names the kernel where it is to blame.
+func attempt(run func(ctx context.Context, kernel string, w *graph.Work) error) func(context.Context, *graph.Work) error {
+	return func(ctx context.Context, w *graph.Work) error {
 		err := run(ctx, w.Need("kernel"), w)
 		if fault := faultOf(ctx, err); fault != nil {
 			fault.Kernel = w.Need("kernel")
 			return fault
 		}
 		return err
-	}))
+	}
 }
 
 // faults parts the error of a run: the kernels that are to blame, and the rest.

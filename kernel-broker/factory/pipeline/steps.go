@@ -97,6 +97,9 @@ func (p *Pipeline) Graph() (*graph.Graph, error) {
 	case p.Recipe.Optimisation.Profiled():
 		candidate = b.sample(slimmed)
 	}
+	if len(p.Recipe.Modules) > 0 {
+		b.loads(candidate)
+	}
 	if p.Bench != nil {
 		b.judge(plain, candidate)
 	}
@@ -329,6 +332,9 @@ func (b *builder) publish(candidate, kernel string) {
 		for _, data := range []Data{Test, Train} {
 			needs[measuredAs(b.p.Recipe.Name, data)] = measureID(candidate, data)
 		}
+	}
+	if len(b.p.Recipe.Modules) > 0 {
+		needs[stepModules] = stepModules
 	}
 	if b.p.SaveTraining != "" {
 		b.save(needs)

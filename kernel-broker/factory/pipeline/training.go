@@ -209,7 +209,7 @@ func (p *Pipeline) BuildGiven(ctx context.Context, runner *graph.Runner, old, ou
 	if err := p.publishReport(manifest, out, say); err != nil {
 		return fail(err)
 	}
-	if err := build.Publish(dir, out, build.ImageFile, build.ConfigFile, build.SystemMapFile, build.ManifestFile); err != nil {
+	if err := build.PublishKernel(dir, out); err != nil {
 		return fail(err)
 	}
 	return manifest, nil

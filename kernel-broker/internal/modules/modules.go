@@ -61,6 +61,19 @@ type Package struct {
 // Tree is the folder of the modules below dir.
 func (l List) Tree(dir string) string { return filepath.Join(dir, "lib/modules", l.Release) }
 
+// Missing are the names of modules to load that are not among the loaded ones, which stand one in a line.
+func (l List) Missing(loaded string) []string {
+	var missing []string
+	have := strings.Fields(loaded)
+	for _, file := range l.Load {
+		name := strings.ReplaceAll(strings.TrimSuffix(path.Base(file), ".ko"), "-", "_")
+		if !slices.Contains(have, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
 // validate refuses a list that names anything but modules of its own.
 func (l List) validate() error {
 	if l.Format != format {
