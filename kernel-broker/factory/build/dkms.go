@@ -29,9 +29,10 @@ type dkms struct {
 	Modules []string
 }
 
-// readDKMS has bash read the file, which is a script. obj is the folder of the kernel's objects.
-func readDKMS(ctx context.Context, dir, release, obj string, config kconfig.Config) (dkms, error) {
-	said, err := Output(ctx, dir, "bash", "-c", dkmsScript, "dkms.conf", release, obj, dir)
+// readDKMS has bash read the file in dir, which is a script. obj is the folder of the kernel's objects, tree the one in which
+// dkms would build, in NAME/VERSION/build.
+func readDKMS(ctx context.Context, dir, tree, release, obj string, config kconfig.Config) (dkms, error) {
+	said, err := Output(ctx, dir, "bash", "-c", dkmsScript, "dkms.conf", release, obj, tree)
 	if err != nil {
 		return dkms{}, fmt.Errorf("dkms.conf: %w", err)
 	}

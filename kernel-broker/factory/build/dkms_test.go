@@ -52,7 +52,7 @@ PATCH_MATCH[1]="^5"
 			dkms{Name: "a", Version: "1", Modules: []string{"a"}}},
 	} {
 		dir := dkmsFolder(t, c.conf)
-		got, err := readDKMS(t.Context(), dir, "6.1.0-x", "/obj", kconfig.Config{"PCI": "y"})
+		got, err := readDKMS(t.Context(), dir, dir, "6.1.0-x", "/obj", kconfig.Config{"PCI": "y"})
 		c.want.Make = strings.ReplaceAll(c.want.Make, "DIR", dir)
 		if err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -71,14 +71,14 @@ func TestReadDKMSRefuses(t *testing.T) {
 		"is not below the source":           named + "BUILT_MODULE_NAME[0]=x\nBUILT_MODULE_LOCATION[0]=../../\n",
 		"exit status 1":                     "exit 1\n",
 	} {
-		if _, err := readDKMS(t.Context(), dkmsFolder(t, conf), "6.1.0-x", "/obj", kconfig.Config{"PCI": "y"}); err == nil || !strings.Contains(err.Error(), words) {
+		if _, err := readDKMS(t.Context(), dkmsFolder(t, conf), "/tree", "6.1.0-x", "/obj", kconfig.Config{"PCI": "y"}); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v", words, err)
 		}
 	}
-	if _, err := readDKMS(t.Context(), t.TempDir(), "6.1.0-x", "/obj", nil); err == nil {
+	if _, err := readDKMS(t.Context(), t.TempDir(), "/tree", "6.1.0-x", "/obj", nil); err == nil {
 		t.Error("no dkms.conf, no error")
 	}
-	if _, err := readDKMS(t.Context(), filepath.Join(t.TempDir(), "none"), "6.1.0-x", "/obj", nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := readDKMS(t.Context(), filepath.Join(t.TempDir(), "none"), "/tree", "6.1.0-x", "/obj", nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 }

@@ -132,9 +132,9 @@ func (b *Builder) externalModules(ctx context.Context, source Source, at site, w
 	var names []string
 	for _, m := range at.plan.Modules {
 		p := packageBuild{builder: b, at: at, source: m, release: list.Release, environment: environment, log: watch.Log,
-			dir: filepath.Join(out, "package")}
+			tree: filepath.Join(out, "package")}
 		built, err := p.run(ctx, filepath.Join(tree, "updates"))
-		if err = errors.Join(err, os.RemoveAll(p.dir)); err != nil {
+		if err = errors.Join(err, os.RemoveAll(p.tree)); err != nil {
 			return fmt.Errorf("modules of %q: %w", m.name(), err)
 		}
 		list.Packages = append(list.Packages, built)
@@ -173,21 +173,30 @@ type packageBuild struct {
 	release     string
 	environment []string
 	log         io.Writer
-	dir         string
+	// tree is the folder for all of it, dir the one in it where dkms would build.
+	tree, dir string
 }
 
 // run leaves the signed modules in the folder to.
 func (p packageBuild) run(ctx context.Context, to string) (modules.Package, error) {
 	none := modules.Package{}
-	if err := p.open(ctx); err != nil {
-		return none, err
-	}
 	config, err := kconfig.ReadConfig(filepath.Join(p.at.obj, ".config"))
 	if err != nil {
 		return none, err
 	}
-	conf, err := readDKMS(ctx, p.dir, p.release, p.at.obj, config)
+	opened := filepath.Join(p.tree, "opened")
+	if err := p.open(ctx, opened); err != nil {
+		return none, err
+	}
+	conf, err := readDKMS(ctx, opened, p.tree, p.release, p.at.obj, config)
 	if err != nil {
+		return none, err
+	}
+	if !filepath.IsLocal(filepath.Join(conf.Name, conf.Version)) {
+		return none, fmt.Errorf("dkms.conf: PACKAGE_NAME %q and PACKAGE_VERSION %q are no names of folders", conf.Name, conf.Version)
+	}
+	p.dir = filepath.Join(p.tree, conf.Name, conf.Version, "build")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(p.dir), 0o755), os.Rename(opened, p.dir)); err != nil {
 		return none, err
 	}
 	for _, patch := range conf.Patches {
@@ -214,15 +223,15 @@ func (p packageBuild) run(ctx context.Context, to string) (modules.Package, erro
 	return built, nil
 }
 
-// open puts the package's source into the folder.
-func (p packageBuild) open(ctx context.Context) error {
-	if err := os.RemoveAll(p.dir); err != nil {
+// open puts the package's source into the folder to.
+func (p packageBuild) open(ctx context.Context, to string) error {
+	if err := errors.Join(os.RemoveAll(p.tree), os.MkdirAll(p.tree, 0o755)); err != nil {
 		return err
 	}
 	if p.source.Folder != "" {
-		return os.CopyFS(p.dir, os.DirFS(p.source.Folder))
+		return os.CopyFS(to, os.DirFS(p.source.Folder))
 	}
-	root := p.dir + ".root"
+	root := filepath.Join(p.tree, "package")
 	_, err := Unpack(ctx, p.source.Debian+"="+p.source.Version, root)
 	if err == nil {
 		var found []string
@@ -231,7 +240,7 @@ func (p packageBuild) open(ctx context.Context) error {
 			err = fmt.Errorf("the package has %d dkms.conf below usr/src, 1 is expected", len(found))
 		}
 		if err == nil {
-			err = os.CopyFS(p.dir, os.DirFS(filepath.Dir(found[0])))
+			err = os.CopyFS(to, os.DirFS(filepath.Dir(found[0])))
 		}
 	}
 	return errors.Join(err, os.RemoveAll(root))
