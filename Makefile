@@ -47,7 +47,7 @@ LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/
 # What demo and tests boot. Any other recipe by its name, if it needs no run or has
 # training data; what collectors need is for the long suites, which have pahole.
 KERNELS      ?= mitgcm suite-stock
-LONG_KERNELS := mitgcm-profiling suite-gather
+LONG_KERNELS := mitgcm-profiling suite-gather suite-modules
 # One workload needs MPI, of deps-long.
 MPI         := tests/workloads/mpi
 C_PARTS     := $(filter-out $(MPI),$(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile \

@@ -13,12 +13,12 @@ import (
 // Kernel is one version of a profile: a bootable kernel, its arguments, and the evidence that proves it is running.
 // Immutable.
 type Kernel struct {
-	Profile      string   `json:"profile"`
-	Version      uint32   `json:"version"`
-	ImageDigest  string   `json:"image_digest"`
-	ImageSize    uint64   `json:"image_size"`
-	InitrdDigest string   `json:"initrd_digest,omitempty"`
-	InitrdSize   uint64   `json:"initrd_size,omitempty"`
+	Profile      string `json:"profile"`
+	Version      uint32 `json:"version"`
+	ImageDigest  string `json:"image_digest"`
+	ImageSize    uint64 `json:"image_size"`
+	InitrdDigest string `json:"initrd_digest,omitempty"`
+	InitrdSize   uint64 `json:"initrd_size,omitempty"`
 	// ModulesDigest is of the archive of modules that the node loads after the boot; empty for none.
 	ModulesDigest string `json:"modules_digest,omitempty"`
 	ModulesSize   uint64 `json:"modules_size,omitempty"`

@@ -28,9 +28,9 @@ type registration struct {
 	arguments                                  []string
 	systemCores                                uint32
 	makeDefault, dryRun, replaceStock          bool
-	admitting                         admitting
-	signature                         signature
-	documents                         map[string]string // besides the manifest: names and files
+	admitting                                  admitting
+	signature                                  signature
+	documents                                  map[string]string // besides the manifest: names and files
 }
 
 func (a *app) kernelCommand() *cobra.Command {
@@ -320,6 +320,9 @@ func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 	}
 	if k.GetModulesDigest() != "" {
 		p.row("Modules:", k.GetModulesDigest()+" "+bytesOf(k.GetModulesSize()))
+		for _, m := range o.modules() {
+			p.row("", fmt.Sprintf("%s %s: %s", m.Name, m.Version, strings.Join(m.Modules, ", ")))
+		}
 	}
 	p.row("Arguments:", fmt.Sprintf("%q", k.GetArguments()))
 	if k.GetSystemCores() > 0 {

@@ -23,6 +23,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/modules"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
@@ -226,6 +227,14 @@ type origin struct {
 	Provenance *build.Manifest `json:"provenance,omitempty"`
 	Verdict    any             `json:"verdict,omitempty"`
 	verdict    string
+}
+
+// modules are the packages that the kernel's modules of others were built from.
+func (o origin) modules() []modules.Package {
+	if o.Provenance == nil {
+		return nil
+	}
+	return o.Provenance.ModulePackages
 }
 
 func (a *app) origin(ctx context.Context, v *api.ProfileVersion) (origin, error) {

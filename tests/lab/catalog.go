@@ -107,12 +107,14 @@ func (l *Lab) addKernel(name string) error {
 			return err
 		}
 	}
-	// What was measured of it, where that is known.
-	err := copyFile(filepath.Join(from, "report.json"), filepath.Join(to, "report.json"), 0o644)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	// What was measured of it, and modules of others, where there are any.
+	for _, file := range []string{"report.json", "modules.tar.zst"} {
+		err := copyFile(filepath.Join(from, file), filepath.Join(to, file), 0o644)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // writeStock makes the profile "stock" and its kernel's folder.

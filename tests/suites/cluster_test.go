@@ -159,3 +159,13 @@ func (c *cluster) kernelctl(into any, args ...string) {
 		c.t.Fatalf("kernelctl %v: %v\n%s", args, err, out)
 	}
 }
+
+// kernelFolder adds a kernel that no profile of the catalog has, and returns its folder as the front-end sees it.
+func (c *cluster) kernelFolder(name string) string {
+	c.t.Helper()
+	from := filepath.Join(c.Options().Kernels, name)
+	if err := os.CopyFS(filepath.Join(c.CatalogDir(), "kernels", name), os.DirFS(from)); err != nil {
+		c.t.Fatalf("kernel %s: %v (make kernels KERNELS=%s)", name, err, name)
+	}
+	return "/run/lab/catalog/kernels/" + name
+}

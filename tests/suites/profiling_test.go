@@ -300,20 +300,7 @@ func slimWithCollectors(p *profiled) {
 // register makes a profile of a kernel that only the long suites build.
 func (p *profiled) register(name string) {
 	p.t.Helper()
-	to := filepath.Join(p.CatalogDir(), "kernels", name)
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		p.t.Fatal(err)
-	}
-	for _, file := range []string{"kernel.json", "bzImage"} {
-		content, err := os.ReadFile(filepath.Join(p.Options().Kernels, name, file))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, file), content, 0o644)
-		}
-		if err != nil {
-			p.t.Fatalf("kernel %s: %v (make kernels KERNELS=mitgcm-profiling)", name, err)
-		}
-	}
-	at := "/run/lab/catalog/kernels/" + name
+	at := p.kernelFolder(name)
 	p.must("root", "kernelctl", "kernel", "register", "--no-boot-test", "--profile", name,
 		"--kernel", at+"/bzImage", "--manifest", at+"/kernel.json")
 }

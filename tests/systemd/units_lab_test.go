@@ -180,7 +180,7 @@ func (s *site) slurmdUp() {
 
 // powers of root that the agent keeps, by their numbers.
 var powers = map[string]int{
-	"SYS_BOOT": 22, "SYS_ADMIN": 21, "NET_BIND_SERVICE": 10,
+	"SYS_BOOT": 22, "SYS_ADMIN": 21, "SYS_MODULE": 16, "NET_BIND_SERVICE": 10,
 	"BPF": 39, "PERFMON": 38, "SYSLOG": 34, "SYS_RESOURCE": 24, "SYS_PTRACE": 19, "DAC_READ_SEARCH": 2,
 }
 
@@ -193,6 +193,7 @@ func (s *site) agentsRights(t *testing.T) {
 	s.n1.status(t, unit, `Uid:(\t0){4}`, `NoNewPrivs:\t1`, `Seccomp:\t2`, fmt.Sprintf(`CapEff:\t%016x`, mask), fmt.Sprintf(`CapBnd:\t%016x`, mask))
 	s.n1.sockets(t, unit, "u_str /run/kernel-broker/agent.sock")
 	s.n1.attempted(t, unit, "", []string{
+		"load a module", // of others, which belong to a kernel
 		"read another process's memory", "see another process", "a program for the kernel (BPF)", // collectors
 		"load a kernel", "boot",
 		"a netlink socket", "a port below 1024",
@@ -208,10 +209,10 @@ func (s *site) agentsRights(t *testing.T) {
 	_, lines, _ := strings.Cut(string(page), "[Service]\nCapabilityBoundingSet=~CAP_BPF")
 	lines, _, _ = strings.Cut(lines, "```")
 	s.n1.attempted(t, unit, "CapabilityBoundingSet=~CAP_BPF"+lines, []string{
-		"see another process", "load a kernel", "boot", "a netlink socket", "a port below 1024", "have systemd run a program",
+		"load a module", "see another process", "load a kernel", "boot", "a netlink socket", "a port below 1024", "have systemd run a program",
 		"addresses of memory in /proc/iomem",
 	})
-	s.n1.folders(t, unit, "/run/kernel-broker", "/var/lib/kernel-broker", "/var/cache/kernel-broker", "/etc/kernel-broker", "/tmp", "/var/tmp")
+	s.n1.folders(t, unit, "/run/kernel-broker", "/var/lib/kernel-broker", "/var/cache/kernel-broker", "/etc/kernel-broker", "/usr/lib/modules", "/tmp", "/var/tmp")
 	s.n1.exposure(t, unit, 4.4)
 }
 

@@ -45,8 +45,10 @@ type Loader struct {
 	// Tree is where modprobe looks for modules, /lib/modules.
 	Tree     string
 	Archives Archives
-	// Insert gives a module to the kernel; InsertModule outside tests.
-	Insert func(file *os.File) error
+	// Arguments are those of the running kernel: MODULE.PARAMETER=VALUE is for a module.
+	Arguments []string
+	// Insert gives a module and its parameters to the kernel; InsertModule outside tests.
+	Insert func(file *os.File, parameters string) error
 	Log    *slog.Logger
 
 	mu     sync.Mutex
@@ -151,7 +153,7 @@ func (l *Loader) insert(path string) error {
 	if err != nil {
 		return err
 	}
-	err = l.Insert(file)
+	err = l.Insert(file, parameters(l.Arguments, strings.TrimSuffix(filepath.Base(path), ".ko")))
 	_ = file.Close() // only read from
 	if errors.Is(err, fs.ErrExist) {
 		return nil // something else, udev for example, was quicker
@@ -163,14 +165,36 @@ func (l *Loader) insert(path string) error {
 }
 
 // InsertModule loads a module into the running kernel.
-func InsertModule(file *os.File) error { return unix.FinitModule(int(file.Fd()), "", 0) }
+func InsertModule(file *os.File, parameters string) error {
+	return unix.FinitModule(int(file.Fd()), parameters, 0)
+}
+
+// parameters are a module's among the kernel's arguments, as the kernel takes them for what is built in.
+func parameters(arguments []string, module string) string {
+	var own []string
+	for _, argument := range arguments {
+		name, value, _ := strings.Cut(argument, "=")
+		of, parameter, is := strings.Cut(name, ".")
+		if is && plain(of) == plain(module) {
+			own = append(own, strings.TrimSuffix(parameter+"="+value, "="))
+		}
+	}
+	return strings.Join(own, " ")
+}
+
+// plain is a module's name as the kernel writes it.
+func plain(name string) string { return strings.ReplaceAll(name, "-", "_") }
+
+// unsigned is what a kernel that enforces signatures says in several ways.
+const unsigned = "it is not signed by the build of this kernel"
 
 // explained adds what the kernel's errors mean for a module.
 func explained(err error) error {
 	for errno, means := range map[error]string{
 		unix.ENOEXEC:      "it was built for another kernel",
-		unix.EKEYREJECTED: "the kernel does not know the key that signed it",
-		unix.ENOKEY:       "it is not signed by a key of this kernel",
+		unix.EKEYREJECTED: unsigned,
+		unix.ENOKEY:       unsigned,
+		unix.EBADMSG:      unsigned,
 		unix.ENOENT:       "it needs a symbol that no loaded module and not the kernel has",
 		unix.ENODEV:       "its hardware is not in this node",
 	} {

@@ -73,8 +73,9 @@ func newWorld(t *testing.T) *world {
 	w.Loader = Loader{
 		Wanted: digest + ",1000", Boot: kb.Boot{BootID: "boot-1", Release: release, Token: "t"}, Dir: filepath.Join(dir, "run"),
 		Tree: filepath.Join(dir, "lib/modules"), Archives: &w.cache, Log: slog.New(slog.DiscardHandler),
-		Insert: func(file *os.File) error {
-			w.given = append(w.given, filepath.Base(file.Name()))
+		Arguments: []string{"root=/dev/vda", "a.x=1", "ab.x=2", "a.y", "a"},
+		Insert: func(file *os.File, parameters string) error {
+			w.given = append(w.given, strings.TrimSpace(filepath.Base(file.Name())+" "+parameters))
 			return w.err
 		},
 	}
@@ -87,7 +88,7 @@ func TestLoads(t *testing.T) {
 	if loaded, fault := w.State(); loaded != digest || fault != "" {
 		t.Fatalf("%q, %q", loaded, fault)
 	}
-	if want := []string{"b.ko", "a.ko"}; !slices.Equal(w.given, want) {
+	if want := []string{"b.ko", "a.ko x=1 y"}; !slices.Equal(w.given, want) {
 		t.Errorf("the kernel was given %v, want %v", w.given, want)
 	}
 	if text, err := os.ReadFile(filepath.Join(w.Tree, release, "updates/a.ko")); err != nil || string(text) != "updates/a.ko" {
@@ -117,7 +118,7 @@ func TestLoads(t *testing.T) {
 
 // again is the same loader in another agent.
 func (l *Loader) again() *Loader {
-	return &Loader{Wanted: l.Wanted, Boot: l.Boot, Dir: l.Dir, Tree: l.Tree, Archives: l.Archives, Insert: l.Insert, Log: l.Log}
+	return &Loader{Wanted: l.Wanted, Boot: l.Boot, Dir: l.Dir, Tree: l.Tree, Archives: l.Archives, Arguments: l.Arguments, Insert: l.Insert, Log: l.Log}
 }
 
 func TestNothingToLoad(t *testing.T) {
@@ -132,7 +133,7 @@ func TestNothingToLoad(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for words, change := range map[string]func(*world){
 		"module b: exec format error (it was built for another kernel)": func(w *world) { w.err = unix.ENOEXEC },
-		"does not know the key that signed it":                          func(w *world) { w.err = unix.EKEYREJECTED },
+		"it is not signed by the build of this kernel":                  func(w *world) { w.err = unix.EKEYREJECTED },
 		"modules of 6.1.0-test, and 6.1.0-other runs":                   func(w *world) { w.Boot.Release = "6.1.0-other" },
 		"cannot be had":                        func(w *world) { w.cache.errs = []error{errors.New("cannot be had")} },
 		"kernel argument kernelbroker.modules": func(w *world) { w.Wanted = "sha256:1,2" },
@@ -174,5 +175,19 @@ func TestTriesAgain(t *testing.T) {
 	w.Run(ctx)
 	if loaded, fault := w.State(); loaded != "" || fault != "" {
 		t.Errorf("an agent that ends says %q, %q", loaded, fault)
+	}
+}
+
+// A module's parameters are found as modprobe and the kernel find them.
+func TestParameters(t *testing.T) {
+	for _, c := range []struct{ arguments, module, want string }{
+		{"quiet igb_uio.intr_mode=msix", "igb_uio", "intr_mode=msix"},
+		{"lttng-tracer.a=1,2 lttng_tracer.b=x=y", "lttng-tracer", "a=1,2 b=x=y"},
+		{"jool_common.a=1", "jool", ""},
+		{"jool=1 jool.flag", "jool", "flag"},
+	} {
+		if got := parameters(strings.Fields(c.arguments), c.module); got != c.want {
+			t.Errorf("%s of %q: %q, want %q", c.module, c.arguments, got, c.want)
+		}
 	}
 }

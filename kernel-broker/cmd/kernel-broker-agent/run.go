@@ -43,8 +43,8 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	var keeper *runs.Keeper
 	var loader *modules.Loader
 	stream, err := link.New(link.Options{
-		Broker:   c.Broker,
-		Source:   source,
+		Broker: c.Broker,
+		Source: source,
 		Hello: func() kb.Hello {
 			hello := node.Hello(version)
 			hello.Boot.Modules, hello.Boot.ModulesFault = loader.State()
@@ -136,7 +136,8 @@ func newLoader(c config.Config, boot kb.Boot, cache *kexec.Cache, log *slog.Logg
 	loader := &modules.Loader{Boot: boot, Dir: filepath.Join(filepath.Dir(c.NodeState), "modules"), Tree: "/lib/modules",
 		Archives: cache, Insert: modules.InsertModule, Log: log}
 	if boot.Token != "" {
-		loader.Wanted = proof.Value(proof.Split(string(line)), kb.ModulesParameter)
+		loader.Arguments = proof.Split(string(line))
+		loader.Wanted = proof.Value(loader.Arguments, kb.ModulesParameter)
 	}
 	return loader, nil
 }

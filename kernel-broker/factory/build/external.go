@@ -106,26 +106,26 @@ func (p Plan) carriesModules(variant Variant) bool {
 func (s site) signingKey() string { return filepath.Join(s.obj, "certs/signing_key.pem") }
 
 // externalModules builds the recipe's modules against the kernel that was just linked, signs and packs them.
-func (b *Builder) externalModules(ctx context.Context, source Source, at site, watch Watch, out string) (err error) {
+func (b *Builder) externalModules(ctx context.Context, source Source, at site, watch Watch, out string) (_ []modules.Package, err error) {
 	date, err := source.Date()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if watch.Log == nil {
 		watch.Log = io.Discard
 	}
 	environment := b.reproducible(date)
 	if err := b.runMake(ctx, environment, at, watch, nil, "modules"); err != nil {
-		return err
+		return nil, err
 	}
 	stage := filepath.Join(out, "stage")
 	defer func() { err = errors.Join(err, os.RemoveAll(stage)) }()
 	if err := b.runMake(ctx, environment, at, watch, nil, "modules_install", "INSTALL_MOD_PATH="+stage, "INSTALL_MOD_STRIP=1"); err != nil {
-		return err
+		return nil, err
 	}
 	text, err := os.ReadFile(filepath.Join(at.obj, "include/config/kernel.release"))
 	if err != nil {
-		return fmt.Errorf("release: %w", err)
+		return nil, fmt.Errorf("release: %w", err)
 	}
 	list := modules.List{Release: strings.TrimSpace(string(text))}
 	tree := list.Tree(stage)
@@ -135,7 +135,7 @@ func (b *Builder) externalModules(ctx context.Context, source Source, at site, w
 			tree: filepath.Join(out, "package")}
 		built, err := p.run(ctx, filepath.Join(tree, "updates"))
 		if err = errors.Join(err, os.RemoveAll(p.tree)); err != nil {
-			return fmt.Errorf("modules of %q: %w", m.name(), err)
+			return nil, fmt.Errorf("modules of %q: %w", m.name(), err)
 		}
 		list.Packages = append(list.Packages, built)
 		if len(m.Load) == 0 {
@@ -143,26 +143,26 @@ func (b *Builder) externalModules(ctx context.Context, source Source, at site, w
 		}
 		for _, name := range m.Load {
 			if !slices.Contains(built.Modules, name) {
-				return fmt.Errorf("modules of %q: load: it has no %q, but %s", m.name(), name, strings.Join(built.Modules, ", "))
+				return nil, fmt.Errorf("modules of %q: load: it has no %q, but %s", m.name(), name, strings.Join(built.Modules, ", "))
 			}
 			names = append(names, name)
 		}
 	}
 	if _, err := output(ctx, "depmod", "-b", stage, "-F", filepath.Join(at.obj, "System.map"), list.Release); err != nil {
-		return err
+		return nil, err
 	}
 	opened, err := openModuleTree(ctx, stage, list.Release)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if list.Load, err = opened.loadOrder(names); err != nil {
-		return err
+		return nil, err
 	}
 	file, err := os.Create(filepath.Join(out, modules.ArchiveFile))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(modules.Pack(file, list, stage), file.Close())
+	return list.Packages, errors.Join(modules.Pack(file, list, stage), file.Close())
 }
 
 // packageBuild builds one package's modules.

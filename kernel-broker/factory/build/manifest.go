@@ -41,6 +41,8 @@ type Manifest struct {
 	Modules string `json:"modules,omitempty"`
 	// ModuleArchive has the modules of others that a node loads after the boot.
 	ModuleArchive *File `json:"module_archive,omitempty"`
+	// ModulePackages are what they were built from.
+	ModulePackages []modules.Package `json:"module_packages,omitempty"`
 
 	Drivers     Offer  `json:"drivers"`
 	Filesystems Offer  `json:"filesystems"`
@@ -154,7 +156,7 @@ func describeBuild(ctx context.Context, at site, source Source, in CompileInput,
 		if err != nil {
 			return Manifest{}, err
 		}
-		manifest.ModuleArchive = &archive
+		manifest.ModuleArchive, manifest.ModulePackages = &archive, in.packages
 	}
 	systemMap, err := describeFile(dir, SystemMapFile)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/modules"
 )
 
 // droppedFile lists what slimming took away besides what it named.
@@ -104,8 +105,9 @@ type CompileInput struct {
 	// kernel, which is the next kernel's as soon as it returns.
 	Linked func(ctx context.Context, objects string) error
 
-	// used is filled in by the build.
-	used *Use
+	// used and packages of modules are filled in by the build.
+	used     *Use
+	packages []modules.Package
 }
 
 // Inputs names by value and digest all that Compile's result depends on.
@@ -194,7 +196,7 @@ func (b *Builder) Compile(ctx context.Context, plan Plan, in CompileInput, watch
 			return err
 		}
 		if plan.carriesModules(in.Variant) {
-			if err := b.externalModules(ctx, source, at, watch, out); err != nil {
+			if input.packages, err = b.externalModules(ctx, source, at, watch, out); err != nil {
 				return err
 			}
 		}
