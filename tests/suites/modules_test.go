@@ -100,7 +100,7 @@ func loadedAndUsed(f *faults) {
 	}
 	f.t.Logf("the job's output:\n%s", text)
 	for _, line := range []string{
-		"module igb_uio", "module jool", "module jool_common", "module lttng_tracer", "module openafs", "module xt_condition", "module xt_length2",
+		"module dm_writeboost", "module igb_uio", "module jool", "module jool_common", "module openafs", "module xt_condition", "module xt_length2",
 		"afs afs example.org", "uio igb_uio opened",
 	} {
 		if !strings.Contains("\n"+string(text), "\n"+line+"\n") {

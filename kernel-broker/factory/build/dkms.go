@@ -10,6 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
@@ -64,7 +66,7 @@ func parseDKMS(said, release string, config kconfig.Config) (dkms, error) {
 			d.Patches = append(d.Patches, value)
 		case "module":
 			d.Modules = append(d.Modules, strings.TrimPrefix(value, "/"))
-		case "kernels", "architectures", "options", "depends":
+		case "kernels", "least", "most", "architectures", "options", "depends":
 			if err := excluded(key, value, release, config); err != nil {
 				return d, err
 			}
@@ -98,6 +100,16 @@ func excluded(key, value, release string, config kconfig.Config) error {
 			err = fmt.Errorf("BUILD_EXCLUSIVE_KERNEL=%s: it is not for kernel %s", value, release)
 		}
 		return err
+	case "least":
+		if slices.Compare(numbers(release), numbers(value)) < 0 {
+			return fmt.Errorf("BUILD_EXCLUSIVE_KERNEL_MIN=%s: it is not for kernel %s", value, release)
+		}
+		return nil
+	case "most":
+		if slices.Compare(numbers(release), numbers(value)) > 0 {
+			return fmt.Errorf("BUILD_EXCLUSIVE_KERNEL_MAX=%s: it is not for kernel %s", value, release)
+		}
+		return nil
 	case "architectures":
 		match, err := regexp.MatchString(value, "x86_64")
 		if err == nil && !match {
@@ -114,4 +126,16 @@ func excluded(key, value, release string, config kconfig.Config) error {
 		return nil
 	}
 	return fmt.Errorf("BUILD_DEPENDS=%s: packages that need others' modules are not supported", value)
+}
+
+var leading = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*`)
+
+// numbers are those that a release begins with.
+func numbers(release string) []int {
+	var all []int
+	for text := range strings.SplitSeq(leading.FindString(release), ".") {
+		n, _ := strconv.Atoi(text) // of digits
+		all = append(all, n)
+	}
+	return all
 }

@@ -48,7 +48,7 @@ PATCH_MATCH[0]="^6[.]1"
 PATCH[1]="for-5.patch"
 PATCH_MATCH[1]="^5"
 `, dkms{Name: "fits", Version: "3", Before: "configure.sh 6.1.0-x", Make: "make new", Patches: []string{"for-6.1.patch"}, Modules: []string{"fits"}}},
-		"for such kernels only": {"PACKAGE_NAME=a\nPACKAGE_VERSION=1\nBUILD_EXCLUSIVE_KERNEL='^6'\nBUILD_EXCLUSIVE_ARCH=x86_64\nBUILD_EXCLUSIVE_CONFIG='CONFIG_PCI !CONFIG_USB'\n",
+		"for such kernels only": {"PACKAGE_NAME=a\nPACKAGE_VERSION=1\nBUILD_EXCLUSIVE_KERNEL='^6'\nBUILD_EXCLUSIVE_ARCH=x86_64\nBUILD_EXCLUSIVE_CONFIG='CONFIG_PCI !CONFIG_USB'\nBUILD_EXCLUSIVE_KERNEL_MIN=3.9\nBUILD_EXCLUSIVE_KERNEL_MAX=6.1.99\n",
 			dkms{Name: "a", Version: "1", Modules: []string{"a"}}},
 	} {
 		dir := dkmsFolder(t, c.conf)
@@ -65,6 +65,8 @@ func TestReadDKMSRefuses(t *testing.T) {
 	for words, conf := range map[string]string{
 		"no PACKAGE_NAME":                   "PACKAGE_VERSION=1\n",
 		"it is not for kernel 6.1.0-x":      named + "BUILD_EXCLUSIVE_KERNEL='^5'\n",
+		"KERNEL_MIN=6.10: it is not":        named + "BUILD_EXCLUSIVE_KERNEL_MIN=6.10\n",
+		"KERNEL_MAX=6.0.9: it is not":       named + "BUILD_EXCLUSIVE_KERNEL_MAX=6.0.9\n",
 		"it is not for x86_64":              named + "BUILD_EXCLUSIVE_ARCH=aarch64\n",
 		"BUILD_EXCLUSIVE_CONFIG=CONFIG_USB": named + "BUILD_EXCLUSIVE_CONFIG=CONFIG_USB\n",
 		"BUILD_DEPENDS=spl":                 named + "BUILD_DEPENDS[0]=spl\n",

@@ -267,7 +267,7 @@ func (p packageBuild) shell(ctx context.Context, text string) error {
 	cmd.Dir = p.dir
 	tail, err := pipeMake(cmd, p.log, nil)
 	if err != nil {
-		return &BuildError{Target: text, Tail: tail, Err: stopped(ctx, err)}
+		return &BuildError{Target: fmt.Sprintf("modules of %q", p.source.name()), Tail: tail, Err: stopped(ctx, err)}
 	}
 	return nil
 }
