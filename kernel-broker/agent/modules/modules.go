@@ -195,7 +195,7 @@ func explained(err error) error {
 		unix.EKEYREJECTED: unsigned,
 		unix.ENOKEY:       unsigned,
 		unix.EBADMSG:      unsigned,
-		unix.ENOENT:       "it needs a symbol that no loaded module and not the kernel has",
+		unix.ENOENT:       "something that it needs is neither in the kernel nor in a module: a symbol, an algorithm",
 		unix.ENODEV:       "its hardware is not in this node",
 	} {
 		if errors.Is(err, errno) {
