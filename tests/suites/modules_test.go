@@ -38,7 +38,7 @@ func moduleTools(t *testing.T) map[string]string {
 	files := map[string]string{
 		"/usr/sbin/afsd": filepath.Join(dir, "openafs-client/sbin/afsd"), "/usr/bin/jool": filepath.Join(dir, "jool-tools/usr/bin/jool"),
 	}
-	for name, text := range map[string]string{"ThisCell": "example.org\n", "CellServDB": ">example.org #a cell\n10.99.0.1 #server\n"} {
+	for name, text := range map[string]string{"ThisCell": "example.org\n", "cacheinfo": "/run/afs:/tmp/afs:8192\n", "CellServDB": ">example.org #a cell\n10.99.0.1 #server\n"} {
 		if err := os.WriteFile(filepath.Join(cell, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func moduleTools(t *testing.T) map[string]string {
 // What an administrator's prolog would do on a node: a file system, a translator of addresses, a device for user space.
 const useModules = `set -e
 mkdir -p /run/afs
-afsd -dynroot -memcache -mountdir /run/afs >/run/afsd.log 2>&1
+afsd -dynroot -memcache -mountdir /run/afs >&2
 jool instance add lab --netfilter --pool6 64:ff9b::/96
 echo "8086 2930" >/sys/bus/pci/drivers/igb_uio/new_id
 chmod 666 /dev/uio0
@@ -60,7 +60,7 @@ chmod 666 /dev/uio0
 const modularJob = `#!/bin/bash
 for id in $(cut -d' ' -f1 /proc/modules); do echo "module $id"; done
 until [ -e "$HOME/used" ]; do sleep 0.1; done
-echo "afs $(awk '$2 == "/run/afs" { print $3 }' /proc/mounts) $(ls /run/afs 2>&1)"
+echo "afs $(awk '$2 == "/run/afs" { print $3 }' /proc/mounts) $(cd /run/afs && echo *)"
 echo "uio $(cat /sys/class/uio/uio0/name) $(head -c 0 /dev/uio0 && echo opened)"
 "$HOME/probe.sh" batch modular
 srun "$HOME/probe.sh" task modular
