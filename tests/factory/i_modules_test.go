@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/modules"
 )
 
 // modular is a recipe with modules of the folder and of no Debian package: these
@@ -112,17 +112,15 @@ func TestModulesOfOthers(t *testing.T) {
 	if got := string(p.file("modular", "modules", "modules")); got != "second\nfirst\n" {
 		t.Errorf("loaded: %q", got) // the newest first
 	}
-	archive, err := os.Open(filepath.Join(p.step("modular", "plain").Dir, modules.ArchiveFile))
+	manifest, err := build.ReadManifest(p.step("modular", "plain").Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = archive.Close() }() // only read from
-	list, err := modules.Unpack(archive, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
+	if got := fmt.Sprint(manifest.ModulePackages); !strings.HasPrefix(got, "[{kb-test sha256:") || !strings.HasSuffix(got, " [second first]}]") {
+		t.Errorf("the manifest has the packages %s", got)
 	}
-	if got := strings.Join(list.Load, " "); got != "updates/first.ko updates/second.ko" || !strings.HasSuffix(list.Release, "-modular") {
-		t.Errorf("archive: %+v", list)
+	if manifest.ModuleArchive == nil || manifest.ModuleArchive.Size == 0 {
+		t.Errorf("the manifest has no archive: %+v", manifest)
 	}
 
 	t.Run("one that does not load", func(t *testing.T) {

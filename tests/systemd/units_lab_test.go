@@ -193,7 +193,7 @@ func (s *site) agentsRights(t *testing.T) {
 	s.n1.status(t, unit, `Uid:(\t0){4}`, `NoNewPrivs:\t1`, `Seccomp:\t2`, fmt.Sprintf(`CapEff:\t%016x`, mask), fmt.Sprintf(`CapBnd:\t%016x`, mask))
 	s.n1.sockets(t, unit, "u_str /run/kernel-broker/agent.sock")
 	s.n1.attempted(t, unit, "", []string{
-		"load a module", // of others, which belong to a kernel
+		"load a module",
 		"read another process's memory", "see another process", "a program for the kernel (BPF)", // collectors
 		"load a kernel", "boot",
 		"a netlink socket", "a port below 1024",
