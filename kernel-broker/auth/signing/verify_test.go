@@ -295,7 +295,7 @@ func TestNoManifestLeadsTheClock(t *testing.T) {
 	builder.Profiles = []string{"mitgcm"}
 	trust := Trust{Cluster: "alpha", Keys: []TrustedKey{builder, trusts(t, "admin", admin)}}
 	stock := kernel()
-	stock.Profile = "stock"
+	stock.Profile, stock.ModulesDigest, stock.ModulesSize = "stock", "", 0
 	signed := sign(t, ManifestOf(stock, Terms{Cluster: "alpha", Made: moment.Add(-time.Hour), Expires: moment.AddDate(1, 0, 0)}), admin)
 	memory, accepted := Memory{}, 0
 	for day := 1; day <= 366; day++ {

@@ -229,8 +229,12 @@ func TestOwnCatalog(t *testing.T) {
 func checkModules(t *testing.T, catalog string, recipe Recipe, merged kconfig.Merged) {
 	t.Helper()
 	plain, profiling := strings.CutSuffix(recipe.Name, "-profiling")
-	if merged.Asks("MODULES") != profiling {
-		t.Errorf("recipe %s: modules are for profiling alone", recipe.Name)
+	others := len(recipe.Modules) > 0
+	if merged.Asks("MODULES") != (profiling || others) {
+		t.Errorf("recipe %s: modules are for profiling, and for modules of others", recipe.Name)
+	}
+	if others && !merged.Asks("MODULE_SIG_FORCE") {
+		t.Errorf("recipe %s: modules of anybody could be loaded", recipe.Name)
 	}
 	if !profiling {
 		return

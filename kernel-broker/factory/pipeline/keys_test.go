@@ -50,8 +50,11 @@ func TestKeysStay(t *testing.T) {
 func TestCatalogKeysStay(t *testing.T) {
 	const catalog = "../../../catalog"
 	tools := t.TempDir()
-	for _, tool := range []string{"gcc-12", "clang-19", "ld", "ld.lld-19", "pahole"} {
+	for _, tool := range []string{"gcc-12", "clang-19", "ld", "ld.lld-19", "pahole", "apt-cache"} {
 		script := "#!/bin/sh\necho " + tool + " 1.0\n"
+		if tool == "apt-cache" {
+			script = "#!/bin/sh\necho Version: 1.0\n" // of packages with modules
+		}
 		if err := os.WriteFile(filepath.Join(tools, tool), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
