@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What the dkms.conf of this folder says for a kernel: words, each ended by a NUL, as KEY VALUE.
-# shellcheck disable=SC1091,SC2034,SC2154
+# shellcheck disable=SC1091,SC2034,SC2153,SC2154
 kernelver=$1 kernel_source_dir=$2 arch=x86_64 dkms_tree=$3
 source_tree=$dkms_tree
 . ./dkms.conf >&2 || exit 1
