@@ -51,15 +51,21 @@ func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store
 	if err != nil {
 		return err
 	}
-	go func() {
-		select {
-		case <-kept.Lost():
-			log.Error("this broker may not act any more", "error", errOvertaken)
-			end(errOvertaken)
-		case <-ctx.Done():
-		}
-	}()
+	go endWhenLost(ctx, kept.Lost(), log, end)
 	return nil
+}
+
+// endWhenLost ends a broker that has lost its lease. One that ends by itself gives its lease up.
+func endWhenLost(ctx context.Context, lost <-chan struct{}, log *slog.Logger, end context.CancelCauseFunc) {
+	select {
+	case <-lost:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	log.Error("this broker may not act any more", "error", errOvertaken)
+	end(errOvertaken)
 }
 
 // lockPlace locks a file beside the socket until the process ends, and names the

@@ -77,6 +77,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 		return err
 	}
 	defer func() {
+		cancel(nil) // the lease ends with the store
 		if err := closeStore(); err != nil {
 			log.Error("store not closed", "error", err)
 		}
