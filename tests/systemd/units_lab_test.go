@@ -213,7 +213,7 @@ func (s *site) agentsRights(t *testing.T) {
 		"addresses of memory in /proc/iomem",
 	})
 	s.n1.folders(t, unit, "/run/kernel-broker", "/var/lib/kernel-broker", "/var/cache/kernel-broker", "/etc/kernel-broker", "/usr/lib/modules", "/tmp", "/var/tmp")
-	s.n1.exposure(t, unit, 4.4)
+	s.n1.exposure(t, unit, 4.7)
 }
 
 func (s *site) agentEnds(t *testing.T) {
