@@ -292,11 +292,11 @@ func heterogeneousFails(c cluster) {
 		"-N1", "--nodelist=n2", "--kernel-profile=lammps", "het.sh")
 	c.Wait(30*time.Second, "the job to be requeued", func() bool { return c.Job(leader)["Restarts"] == "1" },
 		func() string { return c.State(leader+"+0") + ", " + c.State(leader+"+1") + ", " + c.NodeLine("n2") })
-	c.Wait(limit, "n2 to be drained", func() bool { return strings.Contains(c.NodeState("n2")["Reason"], "lammps@1") },
-		func() string { return c.NodeLine("n2") })
+	drained := func() bool { return strings.HasPrefix(c.NodeState("n2")["Reason"], "kernel-broker: lammps@1") }
+	c.Wait(limit, "n2 to be drained", drained, func() string { return c.NodeLine("n2") })
 	c.Wait(limit, "the job to complete", func() bool {
 		// A resume before the broker's next look at Slurm, a second at most after its drain, is undone once.
-		if strings.Contains(c.NodeState("n2")["Reason"], "lammps@1") {
+		if drained() {
 			c.Try("root", "scontrol", "update", "nodename=n2", "state=resume")
 		}
 		c.Try("root", "scontrol", "update", "jobid="+leader, "starttime=now")
