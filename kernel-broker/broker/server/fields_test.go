@@ -67,11 +67,13 @@ const (
 )
 
 // allowed are values of the above that a text may have: ids are compared, a
-// parameter's value may be a path, and what follows the root's device is shown.
+// parameter's value may be a path, what follows the root's device is shown, and why
+// modules are not loaded is one line, as reasons are.
 var allowed = map[string][]string{
 	"ApplyProfile.profile.versions.kernel.arguments": {"../../etc/passwd", "/etc/passwd", "..", "%s%n", "{node}", "*"},
 	"Connect.hello.inventory.root_device":            {"/etc/passwd"},
 	"Connect.hello.inventory.initrd_root":            {"/etc/passwd"},
+	"Connect.hello.modules_fault":                    append(slices.Clone(words), "a b", "-x y"),
 	"ApplyProfile.request_id":                        words,
 	"PromoteVersion.request_id":                      words,
 	"QuarantineVersion.request_id":                   words,
