@@ -68,6 +68,14 @@ func (p *playbooks) role(name, task string, parts ...string) {
 	}
 }
 
+// noPackages stands in for the role package: nothing is installed, and daemons are compared with their files.
+func (p *playbooks) noPackages() {
+	p.t.Helper()
+	newer := p.read("ansible/roles/package/tasks/newer.yml")
+	p.role("package", "[]\n", "debian", "bare")
+	p.write("ansible/roles/package/tasks/newer.yml", newer, 0o644)
+}
+
 // edit replaces texts in files of the collection, in all of them if name is empty. It is how they find the test's folder
 // where they name a host's, and modules' stand-ins.
 func (p *playbooks) edit(name string, pairs ...string) {

@@ -14,7 +14,7 @@ import (
 // A key that a cluster has is replaced only when somebody says so, and before any host has another.
 func TestMungeKeyOfCluster(t *testing.T) {
 	p := newPlaybooks(t)
-	p.role("package", "[]\n", "debian", "bare")
+	p.noPackages()
 	p.module("systemd", `echo '{"changed": false}'`)
 	p.edit("roles/munge/tasks/key.yml", "chown munge:munge", "touch",
 		"    src: /etc/munge/munge.key\n  register: munge_key\n", "    src: "+p.dir+"/{{ munge_key_host }}/key\n  register: munge_key\n",
@@ -105,7 +105,7 @@ cp "$2" "$state/md5sums" && tar --create --directory "$state" ./md5sums`)
 func TestAddressOfController(t *testing.T) {
 	p := newPlaybooks(t)
 	p.write("ansible/host_vars/ctl1.yml", "slurm_address: 10.1.0.1\n", 0o644)
-	p.role("package", "[]\n", "debian", "bare")
+	p.noPackages()
 	for _, role := range []string{"agent", "client"} {
 		p.write("ansible/roles/"+role+"/tasks/address.yml", "- ansible.builtin.debug: {msg: '"+role+" {{ kernel_broker_address }}'}\n", 0o644)
 	}
@@ -159,7 +159,7 @@ echo "{\"changed\": $changed}"`
 func newSlurm(t *testing.T) (*playbooks, []string) {
 	p := newPlaybooks(t)
 	p.own()
-	p.role("package", "[]\n", "debian", "bare")
+	p.noPackages()
 	for _, role := range []string{"munge", "broker", "catalog", "agent", "slurm_plugin"} {
 		p.role(role, "[]\n")
 	}
@@ -288,7 +288,7 @@ esac`)
 func TestRotateInParts(t *testing.T) {
 	p := newPlaybooks(t)
 	p.own()
-	p.role("package", "[]\n", "debian", "bare")
+	p.noPackages()
 	p.edit("roles/client", "/var/lib/kernel-broker", p.dir+"/data", "/etc/kernel-broker", p.dir)
 	p.edit("roles/agent", "/var/lib/kernel-broker/tls", p.dir+"/tls", "'/etc/kernel-broker/token'", "'"+p.dir+"/' ~ inventory_hostname ~ '.token'",
 		"    state: absent\n    timeout:", "    state: present\n    timeout:")
@@ -397,7 +397,7 @@ func TestRemoveRevokedNodeWaitsForJob(t *testing.T) {
 func TestCatalogAndPolicyFollowFiles(t *testing.T) {
 	p := newPlaybooks(t)
 	p.own()
-	p.role("package", "[]\n", "debian", "bare")
+	p.noPackages()
 	p.program("kernelctl", `case $1 in
 policy) cat "$state/policy" ;;
 profile) ls "$3/profiles" >"$state/applied" ;;
