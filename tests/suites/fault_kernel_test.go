@@ -48,17 +48,20 @@ func (f *faults) artifactFile(profile string) string {
 // artifactName is an image's path in the broker's store and in a node's cache.
 func (f *faults) artifactName(profile string) string {
 	f.t.Helper()
+	return f.fileName(profile, "image_digest")
+}
+
+// fileName is the path of a kernel's file by the key of its digest.
+func (f *faults) fileName(profile, key string) string {
+	f.t.Helper()
 	var p struct {
-		Versions []struct {
-			Kernel struct {
-				ImageDigest string `json:"image_digest"`
-			}
-		}
+		Versions []struct{ Kernel map[string]any }
 	}
 	f.kernelctl(&p, "profile", "show", profile)
-	digest := strings.TrimPrefix(p.Versions[0].Kernel.ImageDigest, "sha256:")
+	value, _ := p.Versions[0].Kernel[key].(string) // checked below
+	digest := strings.TrimPrefix(value, "sha256:")
 	if len(digest) != 64 {
-		f.t.Fatalf("profile %s: digest %q", profile, digest)
+		f.t.Fatalf("profile %s: %s %q", profile, key, digest)
 	}
 	return "sha256/" + digest[:2] + "/" + digest
 }

@@ -115,33 +115,14 @@ func loadedAndUsed(f *faults) {
 	}
 }
 
-// archive is a kernel's file of modules, by its digest.
-func (f *faults) archive(profile string) string {
-	f.t.Helper()
-	var p struct {
-		Versions []struct {
-			Kernel struct {
-				ModulesDigest string `json:"modules_digest"`
-			}
-		}
-	}
-	f.kernelctl(&p, "profile", "show", profile)
-	digest := strings.TrimPrefix(p.Versions[0].Kernel.ModulesDigest, "sha256:")
-	if len(digest) != 64 {
-		f.t.Fatalf("profile %s: digest of its modules %q", profile, digest)
-	}
-	return digest
-}
-
 // damagedArchive: the node notices it, and gets the archive again.
 func damagedArchive(f *faults) {
-	digest := f.archive("modular")
-	name := cacheOnNode + "sha256/" + digest[:2] + "/" + digest
+	name := cacheOnNode + f.fileName("modular", "modules_digest")
 	f.onNodes("dd if=/dev/urandom of="+name+" bs=64 count=1 seek=1000 conv=notrunc", f.Nodes()[:1])
 	f.withoutCopies(f.Nodes()[:1])
 	f.completed("alice", f.ask("alice", "modular", 0, "-N1", "--nodelist=n1"), 1)
 	f.settled()
-	if r, err := f.Node(1).Exec(f.ctx, "sha256sum", name); err != nil || !strings.HasPrefix(r.Stdout, digest) {
+	if r, err := f.Node(1).Exec(f.ctx, "sha256sum", name); err != nil || !strings.HasPrefix(r.Stdout, filepath.Base(name)) {
 		f.t.Errorf("the cache was not repaired: %s %v", r.Stdout, err)
 	}
 }

@@ -153,13 +153,14 @@ func (l *Loader) insert(path string) error {
 	if err != nil {
 		return err
 	}
-	err = l.Insert(file, parameters(l.Arguments, strings.TrimSuffix(filepath.Base(path), ".ko")))
+	name := strings.TrimSuffix(filepath.Base(path), ".ko")
+	err = l.Insert(file, parameters(l.Arguments, name))
 	_ = file.Close() // only read from
 	if errors.Is(err, fs.ErrExist) {
 		return nil // something else, udev for example, was quicker
 	}
 	if err != nil {
-		return fmt.Errorf("module %s: %w", strings.TrimSuffix(filepath.Base(path), ".ko"), explained(err))
+		return fmt.Errorf("module %s: %w", name, explained(err))
 	}
 	return nil
 }
@@ -175,15 +176,12 @@ func parameters(arguments []string, module string) string {
 	for _, argument := range arguments {
 		name, value, _ := strings.Cut(argument, "=")
 		of, parameter, is := strings.Cut(name, ".")
-		if is && plain(of) == plain(module) {
+		if is && (kb.Parameters{module}).Has(of) {
 			own = append(own, strings.TrimSuffix(parameter+"="+value, "="))
 		}
 	}
 	return strings.Join(own, " ")
 }
-
-// plain is a module's name as the kernel writes it.
-func plain(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // unsigned is what a kernel that enforces signatures says in several ways.
 const unsigned = "it is not signed by the build of this kernel"

@@ -82,7 +82,7 @@ func DistributionPackage(ctx context.Context) (string, error) {
 
 // currentKernelPackage asks apt which kernel the distribution ships now.
 func currentKernelPackage(ctx context.Context) (name, version string, err error) {
-	text, err := output(ctx, "apt-cache", "show", "--no-all-versions", distributionPackage)
+	text, err := described(ctx, distributionPackage)
 	if err != nil {
 		return "", "", err
 	}
@@ -91,6 +91,11 @@ func currentKernelPackage(ctx context.Context) (name, version string, err error)
 		return "", "", fmt.Errorf("package %q names no kernel package (run apt-get update?)", distributionPackage)
 	}
 	return match[1], match[2], nil
+}
+
+// described is what apt says of a package as it would install it.
+func described(ctx context.Context, name string) (string, error) {
+	return output(ctx, "apt-cache", "show", "--no-all-versions", name)
 }
 
 // openPackage downloads the package and takes out of it what a node needs.

@@ -65,7 +65,7 @@ func moduleSources(ctx context.Context, recipe Recipe) ([]moduleSource, error) {
 
 // candidateVersion is what apt would install.
 func candidateVersion(ctx context.Context, name string) (string, error) {
-	text, err := output(ctx, "apt-cache", "show", "--no-all-versions", name)
+	text, err := described(ctx, name)
 	if err != nil {
 		return "", err
 	}
