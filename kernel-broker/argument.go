@@ -39,9 +39,9 @@ func plainParameter(name string) string { return strings.ReplaceAll(name, "-", "
 // keep more parameters, which it then refuses in profiles.
 func NodeParameters() Parameters {
 	return Parameters{
-		"root", "rootflags", "rootfstype", "rootwait", "rootdelay", "ro", "rw", "init", "rdinit", "nfsroot",
-		"ip", "net.ifnames", "biosdevname", "ifname", "BOOTIF", "rd.*", "console", "earlycon", "panic", "crashkernel",
-		"no_timer_check", "tsc_early_khz", "lockdown", "kb.*",
+		"root", "rootflags", "rootfstype", "rootwait", "rootdelay", "ro", "rw", "init", "rdinit", "boot", "nfsroot", "nfsopts",
+		"netroot", "ip", "nameserver", "bond", "bridge", "team", "vlan", "net.ifnames", "biosdevname", "ifname", "BOOTIF",
+		"rd.*", "systemd.*", "console", "earlycon", "panic", "crashkernel", "no_timer_check", "tsc_early_khz", "lockdown", "kb.*",
 	}
 }
 

@@ -218,12 +218,21 @@ func TestSystemCoresOfAKernel(t *testing.T) {
 
 func TestCheckRoot(t *testing.T) {
 	k, node := kb.Kernel{Profile: "mitgcm", Version: 1, Architecture: "x86_64"}, kb.Inventory{Architecture: "x86_64", InitrdRoot: "UUID=7c1d"}
-	if err := k.CheckFits(node); !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "brings no initrd, and only one finds root=UUID=7c1d") {
+	if err := k.CheckFits(node); !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "brings no initrd, and only one finds the node's root UUID=7c1d") {
 		t.Errorf("without an initrd: %v", err)
 	}
 	k.InitrdDigest = "sha256:aa"
 	if err := k.CheckFits(node); err != nil {
 		t.Errorf("with its own: %v", err)
+	}
+	// Stock's drivers may be modules, another kernel's are what its manifest names.
+	stock, modular := kb.Kernel{Profile: kb.StockProfile, Version: 1}, kb.Inventory{InitrdModule: "virtio_blk"}
+	if err := stock.CheckRoot(modular); !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "only one has the module virtio_blk") {
+		t.Errorf("stock: %v", err)
+	}
+	k.InitrdDigest, stock.InitrdDigest = "", "sha256:bb"
+	if err := errors.Join(k.CheckRoot(modular), stock.CheckRoot(modular)); err != nil {
+		t.Error(err)
 	}
 	for _, root := range []string{"UUID=7c1d\n", "a b", strings.Repeat("x", 300)} {
 		node.InitrdRoot = root

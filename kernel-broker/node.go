@@ -20,10 +20,14 @@ type Inventory struct {
 	ApplicationCPUs string `json:"application_cpus,omitempty"`
 	RootDevice      string `json:"root_device"`
 	RootFilesystem  string `json:"root_filesystem"`
-	// InitrdRoot is the node's root argument where the kernel alone does not find it (UUID=, /dev/mapper/...) and the node
-	// has no initrd of its own; empty otherwise. Other characters than a device's are dashes.
-	InitrdRoot string   `json:"initrd_root,omitempty"`
-	Drivers    []string `json:"drivers"`
+	// InitrdRoot is the node's root where a kernel alone does not find it (the root argument UUID=, /dev/mapper/...) or
+	// have it (a root in memory, by its file system), and the node has no initrd of its own; empty otherwise. Other
+	// characters than a device's are dashes.
+	InitrdRoot string `json:"initrd_root,omitempty"`
+	// InitrdModule is a module without which the running kernel does not find its root, where the node has no initrd of its
+	// own; empty otherwise.
+	InitrdModule string   `json:"initrd_module,omitempty"`
+	Drivers      []string `json:"drivers"`
 	// Hardware is as the running kernel shows it; empty from an agent that does not report it.
 	Hardware Hardware `json:"hardware,omitzero"`
 }
@@ -40,7 +44,7 @@ func (i Inventory) Validate() error {
 	if len(i.Drivers) > maxDrivers {
 		return fmt.Errorf("%d drivers, at most %d: %w", len(i.Drivers), maxDrivers, ErrInvalid)
 	}
-	for _, word := range append([]string{i.Architecture, i.RootFilesystem}, i.Drivers...) {
+	for _, word := range append([]string{i.Architecture, i.RootFilesystem, i.InitrdModule}, i.Drivers...) {
 		if !plainName(word, maxWord) {
 			return fmt.Errorf("%.80q is no architecture, file system or driver: %w", word, ErrInvalid)
 		}
@@ -102,13 +106,20 @@ func PlainRoot(root string) string {
 	return root[:min(len(root), maxRootDevice)]
 }
 
-// CheckRoot refuses a kernel that would not find the node's root.
+// CheckRoot refuses a kernel that would not find the node's root. Of stock the node tells which of its modules that takes.
 func (k Kernel) CheckRoot(inventory Inventory) error {
-	if inventory.InitrdRoot == "" || k.InitrdDigest != "" {
+	var only string
+	switch {
+	case k.InitrdDigest != "":
+		return nil
+	case inventory.InitrdRoot != "":
+		only = "finds the node's root " + inventory.InitrdRoot
+	case k.Ref().IsStock() && inventory.InitrdModule != "":
+		only = "has the module " + inventory.InitrdModule + " before the node's root is there"
+	default:
 		return nil
 	}
-	return fmt.Errorf("kernel %q: brings no initrd, and only one finds root=%s: set boot.initrd in the node's agent.yaml: %w",
-		k.Ref(), inventory.InitrdRoot, ErrFailedPrecondition)
+	return fmt.Errorf("kernel %q: brings no initrd, and only one %s: set boot.initrd in the node's agent.yaml: %w", k.Ref(), only, ErrFailedPrecondition)
 }
 
 // Boot is what a node reports as running.

@@ -45,7 +45,7 @@ func (c *Cluster) WriteKernel(k Kernel) error {
 	manifest, err := json.Marshal(map[string]any{
 		"format": 1, "name": k.Name, "release": k.Release, "build_id": k.BuildID, "architecture": "x86_64",
 		"image":   map[string]any{"name": "bzImage", "digest": "sha256:" + hex.EncodeToString(sum[:]), "size": len(k.image())},
-		"drivers": map[string]any{"builtin": []string{"virtio_net"}}, "filesystems": map[string]any{},
+		"drivers": map[string]any{"builtin": []string{"virtio_net"}}, "filesystems": map[string]any{"builtin": []string{"ext4"}},
 	})
 	if err != nil {
 		return fmt.Errorf("kernel %q: %w", k.Name, err)

@@ -63,7 +63,7 @@ func (n *Node) layOut() error {
 	}
 	for file, text := range map[string]string{
 		"proc/meminfo": "MemTotal: 500000 kB\n", "proc/stat": "btime 1790000000\n",
-		"proc/self/mountinfo":                                      "1 1 0:2 / / rw - rootfs none rw\n",
+		"proc/self/mountinfo":                                      "22 1 254:0 / / rw - ext4 /dev/vda rw\n",
 		"sys/class/dmi/id/sys_vendor":                              "Emulated\n",
 		"sys/class/dmi/id/product_name":                            "Node\n",
 		"sys/class/dmi/id/bios_version":                            "1.0\n",

@@ -47,6 +47,9 @@ func Read(proc, sys string, extra []string) (kb.Inventory, error) {
 	if err != nil {
 		return found, fmt.Errorf("root device: %w", err)
 	}
+	if i := slices.IndexFunc(drivers, func(name string) bool { return isModule(sys, name) }); i >= 0 {
+		found.InitrdModule = drivers[i]
+	}
 	nics, err := network(sys)
 	if err != nil {
 		return found, fmt.Errorf("network: %w", err)
@@ -118,7 +121,10 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 		top = below
 	}
 	found.RootFilesystem = top.Filesystem
-	if !memoryFilesystems[top.Filesystem] && top.Filesystem != "" {
+	switch {
+	case memoryFilesystems[top.Filesystem]:
+		found.InitrdRoot = top.Filesystem
+	case top.Filesystem != "":
 		drivers = append(drivers, normalise(top.Filesystem))
 	}
 	name := blockName(sys, top, proof.Value(arguments, "root"))
@@ -128,6 +134,12 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	found.RootDevice = "/dev/" + name
 	more, err := disk(sys, name)
 	return append(drivers, more...), err
+}
+
+// isModule reports whether the running kernel has a driver as a module: what is built in has no such state.
+func isModule(sys, driver string) bool {
+	_, err := os.Stat(filepath.Join(sys, "module", driver, "initstate"))
+	return err == nil
 }
 
 // kernelFinds reports whether a kernel finds a root by itself: by the name that it gives a device, its number, or what the

@@ -150,6 +150,24 @@ func TestRootInMemory(t *testing.T) {
 	m.virtio()
 	m.mounts("1 1 0:2 / / rw - rootfs none rw\n")
 	m.want(m.read(), "", "rootfs", "virtio_net", "virtio_pci")
+	if got := m.read(); got.InitrdRoot != "rootfs" || got.Validate() != nil {
+		t.Errorf("the root that only an initrd brings: %q, %v", got.InitrdRoot, got.Validate())
+	}
+}
+
+// Modules that a kernel loaded for its root were in an initrd; those of the network need not have been.
+func TestModulesOfTheRoot(t *testing.T) {
+	m := newMachine(t)
+	m.virtio()
+	m.mounts(disk1)
+	for _, c := range []struct{ module, want string }{{"", ""}, {"virtio_net", ""}, {"virtio_blk", "virtio_blk"}, {"ext4", "ext4"}} {
+		if c.module != "" {
+			m.file(m.sys, "module/"+c.module+"/initstate", "live\n")
+		}
+		if got := m.read(); got.InitrdModule != c.want || got.Validate() != nil {
+			t.Errorf("with module %q: %q, want %q; %v", c.module, got.InitrdModule, c.want, got.Validate())
+		}
+	}
 }
 
 func TestVolumeOverTwoScsiDisks(t *testing.T) {

@@ -18,7 +18,7 @@ func InventoryFromProto(i *api.Inventory) kb.Inventory {
 	return kb.Inventory{
 		Architecture: i.GetArchitecture(), MemoryMiB: i.GetMemoryMib(), CPUs: i.GetCpus(),
 		RootDevice: i.GetRootDevice(), RootFilesystem: i.GetRootFilesystem(), Drivers: i.GetDrivers(),
-		Cores: i.GetCores(), ApplicationCPUs: i.GetApplicationCpus(), InitrdRoot: i.GetInitrdRoot(), Hardware: HardwareFromProto(i.GetHardware()),
+		Cores: i.GetCores(), ApplicationCPUs: i.GetApplicationCpus(), InitrdRoot: i.GetInitrdRoot(), InitrdModule: i.GetInitrdModule(), Hardware: HardwareFromProto(i.GetHardware()),
 	}
 }
 
@@ -27,7 +27,7 @@ func InventoryToProto(i kb.Inventory) *api.Inventory {
 	return &api.Inventory{
 		Architecture: i.Architecture, MemoryMib: i.MemoryMiB, Cpus: i.CPUs,
 		RootDevice: i.RootDevice, RootFilesystem: i.RootFilesystem, Drivers: i.Drivers,
-		Cores: i.Cores, ApplicationCpus: i.ApplicationCPUs, InitrdRoot: i.InitrdRoot, Hardware: HardwareToProto(i.Hardware),
+		Cores: i.Cores, ApplicationCpus: i.ApplicationCPUs, InitrdRoot: i.InitrdRoot, InitrdModule: i.InitrdModule, Hardware: HardwareToProto(i.Hardware),
 	}
 }
 

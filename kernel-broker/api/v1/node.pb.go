@@ -588,10 +588,13 @@ type Inventory struct {
 	// What the running kernel shows of the machine; unset from an agent that does
 	// not report it.
 	Hardware *Hardware `protobuf:"bytes,9,opt,name=hardware,proto3" json:"hardware,omitempty"`
-	// The node's root argument where only an initrd finds it and the node has none
-	// of its own; empty otherwise. Other characters than letters, digits and
-	// ._+~:@=/- are dashes.
-	InitrdRoot    string `protobuf:"bytes,10,opt,name=initrd_root,json=initrdRoot,proto3" json:"initrd_root,omitempty"`
+	// The node's root argument where only an initrd finds it, or the file system of
+	// a root in memory, and the node has no initrd of its own; empty otherwise.
+	// Other characters than letters, digits and ._+~:@=/- are dashes.
+	InitrdRoot string `protobuf:"bytes,10,opt,name=initrd_root,json=initrdRoot,proto3" json:"initrd_root,omitempty"`
+	// A module without which the running kernel does not find its root, where the
+	// node has no initrd of its own; empty otherwise.
+	InitrdModule  string `protobuf:"bytes,11,opt,name=initrd_module,json=initrdModule,proto3" json:"initrd_module,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,6 +695,13 @@ func (x *Inventory) GetHardware() *Hardware {
 func (x *Inventory) GetInitrdRoot() string {
 	if x != nil {
 		return x.InitrdRoot
+	}
+	return ""
+}
+
+func (x *Inventory) GetInitrdModule() string {
+	if x != nil {
+		return x.InitrdModule
 	}
 	return ""
 }
@@ -1996,7 +2006,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x02up\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x02up\x12\x18\n" +
 	"\amodules\x18\v \x01(\tR\amodules\x12#\n" +
-	"\rmodules_fault\x18\f \x01(\tR\fmodulesFault\"\xdf\x02\n" +
+	"\rmodules_fault\x18\f \x01(\tR\fmodulesFault\"\x84\x03\n" +
 	"\tInventory\x12\"\n" +
 	"\farchitecture\x18\x01 \x01(\tR\farchitecture\x12\x1d\n" +
 	"\n" +
@@ -2011,7 +2021,8 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\bhardware\x18\t \x01(\v2\x19.kernelbroker.v1.HardwareR\bhardware\x12\x1f\n" +
 	"\vinitrd_root\x18\n" +
 	" \x01(\tR\n" +
-	"initrdRoot\"N\n" +
+	"initrdRoot\x12#\n" +
+	"\rinitrd_module\x18\v \x01(\tR\finitrdModule\"N\n" +
 	"\bHardware\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x1a\n" +
 	"\bfirmware\x18\x02 \x01(\tR\bfirmware\x12\x10\n" +

@@ -12,21 +12,23 @@ import (
 // A node whose root only an initrd finds leaves stock for no kernel without one, nor while stock itself has none.
 func TestRootsAreCheckedBeforeTheBoot(t *testing.T) {
 	for name, c := range map[string]struct {
-		root                  string
+		root, module          string
 		stockBrings, itBrings bool
 		words                 string // of the refusal by the broker
 		rules                 []kb.HardwareRule
 	}{
-		"the kernel finds it":        {"", false, false, "", nil},
-		"both bring an initrd":       {"UUID=1", true, true, "", nil},
-		"stock could not return":     {"UUID=1", false, true, "the node could not return: kernel \"stock@1\": brings no initrd, and only one finds root=UUID=1", nil},
-		"it returns by a reboot":     {"UUID=1", false, true, "", []kb.HardwareRule{{Name: "r", Node: "n1", Kexec: kb.KexecNoReturn, By: kb.WayReboot}}},
-		"the agent refuses the boot": {"UUID=1", true, false, "", nil},
+		"the kernel finds it":        {"", "", false, false, "", nil},
+		"both bring an initrd":       {"UUID=1", "", true, true, "", nil},
+		"stock could not return":     {"UUID=1", "", false, true, "the node could not return: kernel \"stock@1\": brings no initrd, and only one finds the node's root UUID=1", nil},
+		"stock could not find it":    {"", "ext4", false, false, "the node could not return: kernel \"stock@1\": brings no initrd, and only one has the module ext4", nil},
+		"stock's initrd finds it":    {"", "ext4", true, false, "", nil},
+		"it returns by a reboot":     {"UUID=1", "", false, true, "", []kb.HardwareRule{{Name: "r", Node: "n1", Kexec: kb.KexecNoReturn, By: kb.WayReboot}}},
+		"the agent refuses the boot": {"UUID=1", "", true, false, "", nil},
 	} {
 		w := steadyOnStock(t, "n1")
 		w.rules = c.rules
 		agent := w.agents["n1"]
-		agent.Inventory.InitrdRoot = c.root
+		agent.Inventory.InitrdRoot, agent.Inventory.InitrdModule = c.root, c.module
 		w.agents["n1"] = agent
 		w.node("n1", "ALLOCATED+POWERING_UP", "")
 		w.job(7, "CONFIGURING", true, "n1")

@@ -93,7 +93,7 @@ func otherKernel(b *fakeBroker) (*api.KernelSpec, string) {
 	digest, content := kernelFile(b, "beefbeefbeefbeef", 100_000)
 	return &api.KernelSpec{
 		Profile: "other", Version: 1, ImageDigest: digest, ImageSize: uint64(len(content)),
-		BuildId: "beefbeefbeefbeef", Release: "6.1.0-other", Architecture: "x86_64",
+		BuildId: "beefbeefbeefbeef", Release: "6.1.0-other", Architecture: "x86_64", Drivers: []string{"ext4"},
 	}, string(content)
 }
 

@@ -105,7 +105,7 @@ func newFakeNode(t *testing.T, broker string) *fakeNode {
 	n.file("proc/meminfo", "MemTotal: 500000 kB\n")
 	n.file("proc/stat", "btime 1790000000\n")
 	n.file("proc/sys/kernel/osrelease", "6.1.0-stock\n")
-	n.file("proc/self/mountinfo", "1 1 0:2 / / rw - rootfs none rw\n")
+	n.file("proc/self/mountinfo", "22 1 254:0 / / rw - ext4 /dev/vda rw\n")
 	n.file("proc/cmdline", "root=/dev/vda ro quiet console=ttyS0\n")
 	n.file("sys/devices/system/cpu/online", "0-7\n")
 	for cpu := range 8 {
@@ -331,7 +331,7 @@ func mitgcm(b *fakeBroker) *api.KernelSpec {
 	digest, content := kernelFile(b, mitgcmBuild, 100_000)
 	return &api.KernelSpec{
 		Profile: "mitgcm", Version: 3, ImageDigest: digest, ImageSize: uint64(len(content)),
-		Arguments: []string{"nohz=off"}, BuildId: mitgcmBuild, Release: "6.1.0-mitgcm", Architecture: "x86_64",
+		Arguments: []string{"nohz=off"}, BuildId: mitgcmBuild, Release: "6.1.0-mitgcm", Architecture: "x86_64", Drivers: []string{"ext4"},
 	}
 }
 

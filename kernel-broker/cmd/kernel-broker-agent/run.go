@@ -98,7 +98,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		Inventory: func() (kb.Inventory, error) {
 			found, err := inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers)
 			if c.Boot.Initrd != "" {
-				found.InitrdRoot = ""
+				found.InitrdRoot, found.InitrdModule = "", ""
 			}
 			return found, err
 		},

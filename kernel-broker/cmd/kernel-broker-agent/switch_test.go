@@ -88,7 +88,7 @@ func TestSwitchAndReturn(t *testing.T) {
 	digest, content := kernelFile(b, stockBuild, 50_000)
 	back := &api.KernelSpec{
 		Profile: "stock", Version: 1, ImageDigest: digest, ImageSize: uint64(len(content)),
-		BuildId: stockBuild, Release: "6.1.0-stock", Architecture: "x86_64",
+		BuildId: stockBuild, Release: "6.1.0-stock", Architecture: "x86_64", Drivers: []string{"ext4"},
 	}
 	w = b.setDesired(&api.Desired{Kernel: back, Token: token(8), Attested: true, RunningProfile: "mitgcm", RunningVersion: 3, SlurmdStart: 2})
 	b.report(w.Generation, executing)
