@@ -38,6 +38,7 @@ func (d *decision) allocation(a *kb.Allocation) {
 func (d *decision) switching(a *kb.Allocation) {
 	if d.gone(a) {
 		d.end(a, "the job left before its kernel was ready")
+		d.perhapsHeld(a)
 		return
 	}
 	if _, err := d.in.Catalog.Resolve(a.Kernel.Ref()); err != nil {

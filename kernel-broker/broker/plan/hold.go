@@ -20,6 +20,16 @@ type Hold struct {
 	Since time.Time `json:"since"`
 	// Boot names the start of the slurmctld that was told of it last.
 	Boot string `json:"boot,omitempty"`
+	// Perhaps: the job left in a switch, and whether somebody requeued it in held state is yet to be seen.
+	Perhaps bool `json:"perhaps,omitempty"`
+}
+
+// perhapsHeld looks after a job that left in a switch, whose prolog may run for some moments: scontrol requeuehold is a
+// user's hold, whoever says it.
+func (d *decision) perhapsHeld(a *kb.Allocation) {
+	if _, held := d.in.Held[a.ID]; !held {
+		d.out.Held[a.ID] = Hold{Since: d.in.Slurm.At, Perhaps: true}
+	}
 }
 
 // holds sees to it that the users of jobs that were held may release them.
@@ -37,7 +47,13 @@ func (d *decision) holds() {
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(d.in.Held), compareJobs) {
 		h := d.in.Held[id]
-		if j, ok := queue[id.Job]; ok && j.Restart > id.Restart && (takenOver(j) || d.forgotten(h, j)) {
+		j, again := queue[id.Job]
+		again = again && j.Restart > id.Restart
+		if again && h.Perhaps && j.Priority != 0 {
+			continue // a hold that comes later is whose slurmctld says
+		}
+		h.Perhaps = h.Perhaps && !again
+		if again && (takenOver(j) || d.forgotten(h, j)) {
 			d.act(Action{Kind: HoldForUser, Job: id, Reference: j.Reference})
 			h.Since, h.Boot = d.in.Slurm.At, d.in.SlurmBoot
 		}

@@ -51,6 +51,51 @@ func TestHoldsStayTheUsers(t *testing.T) {
 	}
 }
 
+// A user's requeuehold in a switch, whose prolog has yet to end, stays the user's. What is said of the job after it came
+// back is as slurmctld says.
+func TestRequeueholdInASwitchStaysTheUsers(t *testing.T) {
+	type look struct {
+		priority uint64
+		reason   string
+	}
+	for _, c := range []struct {
+		name  string
+		looks []look
+		given bool
+	}{
+		{"held, and taken over", []look{{0, "JobHeldUser"}, {0, "Cleaning"}}, true},
+		{"taken over at once", []look{{0, "JobHeldAdmin"}}, true},
+		{"held by its user", []look{{0, "JobHeldUser"}, {0, "JobHeldUser"}}, false},
+		{"requeued, and held later", []look{{100, "BeginTime"}, {0, "JobHeldAdmin"}}, false},
+		{"cancelled", nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := steadyOnStock(t, "n1")
+			w.node("n1", "ALLOCATED+POWERING_UP", "")
+			w.job(7, "CONFIGURING", true, "n1")
+			a := w.ensure(7, kb.Ref{Profile: "mitgcm", Version: 3}, "n1")
+			w.settle()
+			if a = w.allocs[a.ID]; a.Phase != kb.PhaseSwitching {
+				t.Fatalf("phase %s", a.Phase)
+			}
+			delete(w.slurm.Jobs, 7)
+			given := false
+			for _, l := range append([]look{{}}, c.looks...) {
+				w.slurm.Queue = nil
+				if l.reason != "" {
+					w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: a.ID.Restart + 1, State: "PENDING", Priority: l.priority, Reason: l.reason}}
+				}
+				w.now = w.now.Add(time.Second)
+				w.slurm.At = w.now
+				given = has(w.decide().Actions, HoldForUser) || given
+			}
+			if given != c.given {
+				t.Errorf("made the user's: %v", given)
+			}
+		})
+	}
+}
+
 // While slurmctld cannot be seen, no hold is given up.
 func TestHoldsOutlastSlurmctld(t *testing.T) {
 	w := newWorld(t)

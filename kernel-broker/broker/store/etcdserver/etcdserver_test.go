@@ -86,6 +86,19 @@ func TestDataSurvivesCloseAndMove(t *testing.T) {
 	}
 }
 
+// A server that is killed has a snapshot on disk, and few commits since then to replay: with more than a hundred etcd may
+// panic at its start.
+func TestFewCommitsAreReplayed(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, startServer(t, etcdserver.Config{Dir: dir}))
+	for i := range 100 {
+		put(t, s, "k", strconv.Itoa(i))
+	}
+	if found, err := filepath.Glob(filepath.Join(dir, "etcd/member/snap/*.snap")); err != nil || len(found) == 0 {
+		t.Errorf("snapshots %v, %v", found, err)
+	}
+}
+
 func TestOnlyTheOwnerCanConnect(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
