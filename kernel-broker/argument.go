@@ -41,7 +41,8 @@ func NodeParameters() Parameters {
 	return Parameters{
 		"root", "rootflags", "rootfstype", "rootwait", "rootdelay", "ro", "rw", "init", "rdinit", "boot", "nfsroot", "nfsopts",
 		"netroot", "ip", "nameserver", "bond", "bridge", "team", "vlan", "net.ifnames", "biosdevname", "ifname", "BOOTIF",
-		"rd.*", "systemd.*", "console", "earlycon", "panic", "crashkernel", "no_timer_check", "tsc_early_khz", "lockdown", "kb.*",
+		"rd.*", "systemd.unified_cgroup_hierarchy", "console", "earlycon", "panic", "crashkernel", "no_timer_check",
+		"tsc_early_khz", "lockdown", "kb.*",
 	}
 }
 

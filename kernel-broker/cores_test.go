@@ -216,6 +216,16 @@ func TestSystemCoresOfAKernel(t *testing.T) {
 	}
 }
 
+// What an agent composes must not be what it keeps.
+func TestComposedArgumentsAreNotKept(t *testing.T) {
+	split := kb.CoreSplit{System: []int{0}, Application: []int{1}}
+	for _, argument := range split.Arguments() {
+		if kb.NodeParameters().Has(argument) {
+			t.Errorf("%s is kept", argument)
+		}
+	}
+}
+
 func TestCheckRoot(t *testing.T) {
 	k, node := kb.Kernel{Profile: "mitgcm", Version: 1, Architecture: "x86_64"}, kb.Inventory{Architecture: "x86_64", InitrdRoot: "UUID=7c1d"}
 	if err := k.CheckFits(node); !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "brings no initrd, and only one finds the node's root UUID=7c1d") {
