@@ -369,9 +369,9 @@ func (r *run) explains(n *node, state, reason string) bool {
 	case reason == "":
 		return n.unreasoned
 	case strings.HasPrefix(reason, "Prolog error"):
-		// slurmctld told the slurmd before the reset to begin a job, and its steps
-		// wait in the next one for that job's prolog (_wait_for_request_launch_prolog).
-		return n.resets > 0
+		// slurmctld told the slurmd before the reset, or before the one that a reconfigure starts from 23.11 on, to begin a
+		// job, and its steps wait in the next one for that job's prolog (_wait_for_request_launch_prolog).
+		return n.resets > 0 || r.reloadedBefore(reason)
 	case strings.HasPrefix(reason, "Duplicate jobid"):
 		// slurmctld was killed before it had saved that a job began, and begins it
 		// again where it runs (_notify_slurmctld_nodes).
@@ -395,6 +395,19 @@ func (r *run) explains(n *node, state, reason string) bool {
 		return n.unresumed || forgotten(state)
 	}
 	return strings.HasPrefix(reason, "kernel-broker:") && n.resets+n.loadFails > 0
+}
+
+// prologLimit is longer than slurmd waits for a job's prolog.
+const prologLimit = 30 * time.Second
+
+// reloadedBefore says whether slurmctld was reconfigured or restarted shortly before it gave a node this reason, which ends
+// with its time.
+func (r *run) reloadedBefore(reason string) bool {
+	_, stamp, _ := strings.Cut(strings.TrimSuffix(reason, "]"), "@")
+	at, err := time.ParseInLocation("2006-01-02T15:04:05", stamp, time.Local)
+	return err == nil && slices.ContainsFunc(r.reloads, func(t [2]time.Time) bool {
+		return at.After(t[0]) && at.Before(t[1].Add(prologLimit))
+	})
 }
 
 // unsettled says what is not at rest.
