@@ -40,6 +40,7 @@ func rows(t *testing.T, change func(*emulated.Options), list ...row) {
 		ok := t.Run(r.name, func(t *testing.T) {
 			own := cluster{c.With(t)}
 			own.home()
+			time.Sleep(answered)
 			r.run(own)
 			own.home()
 		})
@@ -56,6 +57,10 @@ func rows(t *testing.T, change func(*emulated.Options), list ...row) {
 		}
 	}
 }
+
+// answered is longer than slurmctld takes to ask a node that came back whether it is there. An answer that comes while the node
+// boots for the next job would be taken for that boot, and the job be started again (docs/status.md, limits).
+const answered = 1500 * time.Millisecond
 
 // home waits until the product has left every node.
 func (c cluster) home() {
