@@ -103,9 +103,11 @@ func unpackEntry(header *tar.Header, reader io.Reader, name, dir string) error {
 	return nil // links and devices say nothing on another machine
 }
 
-// libraryFolders are where Debian's loader looks without a cache.
+// libraryFolders are where Debian's loader looks without a cache, and one that a link of an installed system leads to: a
+// program in the guest finds that by LD_LIBRARY_PATH.
 var libraryFolders = []string{
 	"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/lib64", "/usr/lib", "/lib",
+	"/usr/lib/x86_64-linux-gnu/blas",
 }
 
 // opened is what the C library itself opens, when a thread ends.
