@@ -114,23 +114,16 @@ static void ring_of_pipes(unsigned int marker, uint64_t n,
 		NEED(!close(links[i][0]) && !close(links[i][1]), "pipe");
 }
 
-void row_switch_2(struct run *run, unsigned int marker, uint64_t n)
-{
-	(void)run;
-	ring_of_pipes(marker, n, 2, 0);
-}
+/* A ring of so many processes with so many KiB each. */
+#define SWITCH(processes, kib)                                       \
+	void row_switch_##processes##_##kib(                         \
+		struct run *run, unsigned int marker, uint64_t n)    \
+	{                                                            \
+		(void)run;                                           \
+		ring_of_pipes(marker, n, processes, (kib) * 1024UL); \
+	}
 
-void row_switch_8(struct run *run, unsigned int marker, uint64_t n)
-{
-	(void)run;
-	ring_of_pipes(marker, n, 8, 4096);
-}
-
-void row_switch_24(struct run *run, unsigned int marker, uint64_t n)
-{
-	(void)run;
-	ring_of_pipes(marker, n, 24, 8192);
-}
+SWITCH_GRID(SWITCH)
 
 static void echo(int from, int to, uint64_t n)
 {

@@ -7,12 +7,7 @@
 
 #include "rows.h"
 
-static const struct {
-	const char *name;
-	row *work;
-	uint64_t share;    /* done once for so many of the cheapest */
-	uint64_t multiple; /* how often is a multiple of this, if not 0 */
-} table[] = {
+static const struct entry table[] = {
 	{ "null-call", row_null, 1, 0 },
 	{ "read", row_read, 1, 0 },
 	{ "write", row_write, 1, 0 },
@@ -26,9 +21,9 @@ static const struct {
 	{ "fork-shell", row_shell, 200, 0 },
 	{ "pipe", row_pipe, 4, 0 },
 	{ "unix", row_unix, 4, 0 },
-	{ "switch-2p-0k", row_switch_2, 4, 2 },
-	{ "switch-8p-4k", row_switch_8, 20, 8 },
-	{ "switch-24p-8k", row_switch_24, 50, 24 },
+	{ "switch-2p-0k", row_switch_2_0, 4, 2 },
+	{ "switch-8p-4k", row_switch_8_4, 20, 8 },
+	{ "switch-24p-8k", row_switch_24_8, 50, 24 },
 	{ "mmap", row_mmap, 10, 0 },
 	{ "fault-file", row_fault_file, 4, 0 },
 	{ "fault-memory", row_fault_memory, 4, 0 },
@@ -47,17 +42,5 @@ int main(int argc, char **argv)
 	if (argc == 2 && strcmp(argv[1], "--nothing") == 0)
 		_exit(42);
 	run_begin(&run, argc, argv);
-	for (unsigned int i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-		uint64_t n = run.size / table[i].share;
-		unsigned int marker = run.first + i;
-
-		/* A few at least: the first one is not like the rest. */
-		n = n < 4 ? 4 : n;
-		if (table[i].multiple)
-			n += table[i].multiple - 1 -
-			     (n - 1) % table[i].multiple;
-		table[i].work(&run, marker, n);
-		run_region(&run, marker, table[i].name, n);
-	}
-	return run_end(&run);
+	return rows_run(&run, table, sizeof(table) / sizeof(table[0]));
 }

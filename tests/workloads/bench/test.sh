@@ -66,7 +66,7 @@ run() {
 
 mkdir "$work/dir"
 for folder in "$programs" "$sanitized"; do
-	for program in io-write8 syscall-mix tcp-roundtrip postmark; do
+	for program in io-write8 syscall-mix ipc-mix tcp-roundtrip postmark; do
 		ok "$program works in ${folder##*/}" run "$folder/$program" --size 300 --seed 5
 		ok "$program leaves nothing behind" clean
 	done
@@ -93,6 +93,9 @@ rm -rf "$work/dir"/postmark-*
 ok "syscall-mix finds a call that lies" fails 1 "getppid: another parent" \
 	strace -f -o "$work/trace" -e trace=getppid -e inject=getppid:retval=99999:when=5 \
 	"$programs/syscall-mix" --size 20 --dir "$work/dir"
+ok "ipc-mix finds a block that changed on its way" fails 1 "file: not what was written" \
+	strace -f -o "$work/trace" -e trace=pread64 -e inject=pread64:retval=65536 \
+	"$programs/ipc-mix" --size 20 --dir "$work/dir"
 ok "a folder that is not there is named" fails 1 "/nowhere/io-write8: No such file" \
 	"$programs/io-write8" --dir /nowhere
 ok "an unknown option is refused" fails 2 "usage: " "$programs/postmark" --bogus
