@@ -138,15 +138,22 @@ func (r *Recipe) settle() {
 	}
 }
 
-// ReadFragments reads fragments of the recipe from the catalog folder.
+// ReadFragments reads fragments of the recipe from the catalog folder, with the names that its source has for their options.
 func (r Recipe) ReadFragments(catalog string, names []string) ([]kconfig.Fragment, error) {
+	var renames kconfig.Renames
+	if series := strings.TrimPrefix(r.Source.Debian, "linux-source-"); series != "" {
+		var err error
+		if renames, err = kconfig.ReadRenames(filepath.Join(catalog, "renames", series+".yaml")); err != nil {
+			return nil, fmt.Errorf("kernel %q: %w", r.Name, err)
+		}
+	}
 	fragments := make([]kconfig.Fragment, 0, len(names))
 	for _, name := range names {
 		fragment, err := kconfig.ReadFragment(filepath.Join(catalog, "fragments", name+".config"))
 		if err != nil {
 			return nil, fmt.Errorf("kernel %q: %w", r.Name, err)
 		}
-		fragments = append(fragments, fragment)
+		fragments = append(fragments, renames.Fragment(fragment))
 	}
 	return fragments, nil
 }
