@@ -37,6 +37,8 @@ type Guest struct {
 	// CPUs and MemoryMiB are 1 and 512 if they are 0.
 	CPUs      int
 	MemoryMiB int
+	// Processor is a model of the emulator's; "" is Haswell.
+	Processor string
 	// Exact makes the guest's clock count instructions, so that a run repeats
 	// to the instruction as long as it uses no disk. It is slower, and for one
 	// CPU: with two of them a kernel waits, at that clock, for minutes.
@@ -123,6 +125,9 @@ func (e *BootError) OfAnotherMachine() bool { return e.Err == nil }
 const (
 	defaultCPUs   = 1
 	defaultMemory = 512
+	// Every emulated run has one model: the kernel patches itself by what the processor can do, and what is measured has to
+	// be what was trained.
+	defaultProcessor = "Haswell"
 )
 
 func (g Guest) validate() error {

@@ -230,9 +230,7 @@ func (g Guest) commandLine() string {
 // machine are QEMU's arguments. -no-reboot turns every way in which a guest can
 // end, a panic and a triple fault among them, into the end of QEMU.
 func (g Guest) machine() []string {
-	// One model for every emulated run: the kernel patches itself by what the
-	// processor can do, and what is measured has to be what was trained.
-	cpu := "Haswell"
+	cpu := cmp.Or(g.Processor, defaultProcessor)
 	if g.KVM {
 		cpu = "host"
 	}

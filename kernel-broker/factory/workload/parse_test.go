@@ -82,6 +82,7 @@ func TestParse(t *testing.T) {
 		"relative config":                     {"run: some", "run: some\nconfig: {etc/x: y}", `some.yaml: line 7: key "config": "etc/x"`},
 		"relative tool":                       {"run: some", "run: some\ntools: [/a/../b]", `some.yaml: line 7: key "tools": "/a/../b"`},
 		"too many CPUs":                       {"run: some", "run: some\ncpus: 65", `some.yaml: line 7: key "cpus": 65 is not from 1 to 64`},
+		"no model":                            {"run: some", "run: some\nprocessor: -Haswell", `some.yaml: line 7: key "processor": "-Haswell" is not a model`},
 		"no size":                             {"size: 20", "size: 0", `some.yaml: line 8: key "test": seed 2, size 0`},
 		"trained and tested by the same seed": {"seed: 2", "seed: 1", `some.yaml: line 8: key "test": has the seed or the size`},
 		"trained and tested by the same size": {"size: 20", "size: 10", `some.yaml: line 8: key "test": has the seed or the size`},

@@ -52,6 +52,9 @@ type Workload struct {
 	CPUs      int `yaml:"cpus"`
 	MemoryMiB int `yaml:"memory"`
 	DiskMiB   int `yaml:"disk"`
+	// Processor is the model that is emulated. What came later is left out of the JSON form when it has its default, since
+	// that form is part of the key of every run.
+	Processor string `yaml:"processor" json:",omitempty"`
 	// LimitMinutes after which a guest counts as hung.
 	LimitMinutes int `yaml:"limit"`
 	// Setup, Run and Check are shell, with $KB_SEED and $KB_SIZE. Only Run is
@@ -111,6 +114,7 @@ func (w Workload) Guest() vm.Guest {
 		CPUs:      w.CPUs,
 		MemoryMiB: w.MemoryMiB,
 		Disk:      int64(w.DiskMiB) << 20,
+		Processor: w.Processor,
 		Limit:     time.Duration(w.LimitMinutes) * time.Minute,
 	}
 }
@@ -119,6 +123,7 @@ var (
 	workloadName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
 	programName  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 	packageName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]+$`)
+	modelName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 	moduleName   = regexp.MustCompile(`^[a-z0-9_-]+$`)
 )
 
@@ -208,6 +213,9 @@ func cleanPath(name string) bool {
 }
 
 func (w *Workload) validateMachine() *mistake {
+	if w.Processor != "" && !modelName.MatchString(w.Processor) {
+		return &mistake{"processor", fmt.Sprintf("%q is not a model of the emulator (qemu-system-x86_64 -cpu help)", w.Processor)}
+	}
 	for _, value := range []struct {
 		key             string
 		is, least, most int
