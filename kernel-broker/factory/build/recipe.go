@@ -43,6 +43,8 @@ type Recipe struct {
 	Keep    []string      `yaml:"keep" json:",omitempty"`
 	Patches []RecipePatch `yaml:"patches" json:",omitempty"`
 	Exclude []Exclusion   `yaml:"exclude" json:",omitempty"`
+	// Flags are the compiler's, after all others.
+	Flags []string `yaml:"flags" json:",omitempty"`
 	// Modules of others that are built with the kernel and loaded by each node that boots it.
 	Modules []ModulePackage `yaml:"modules" json:",omitempty"`
 }
@@ -170,6 +172,7 @@ var (
 	objectName   = regexp.MustCompile(`^[A-Za-z0-9_./-]+\.o$`)
 	debianName   = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]+$`)
 	moduleNames  = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
+	flagName     = regexp.MustCompile(`^-f[a-z][a-z0-9-]*(=[a-z0-9,]+)?$`)
 	symbolName   = regexp.MustCompile(`^[A-Z0-9][A-Za-z0-9_]*$`)
 )
 
@@ -246,6 +249,16 @@ func (r Recipe) validateLists() *mistake {
 	for i, symbol := range r.Keep {
 		if !symbolName.MatchString(symbol) || strings.HasPrefix(symbol, "CONFIG_") || slices.Contains(r.Keep[:i], symbol) {
 			return at("keep", i)("%q is not an option without CONFIG_ or is there twice", symbol)
+		}
+	}
+	for i, flag := range r.Flags {
+		if !flagName.MatchString(flag) || slices.Contains(r.Flags[:i], flag) {
+			return at("flags", i)("%q is not a flag of an optimisation (-fno-tracer) or is there twice", flag)
+		}
+		for _, own := range []string{"-fprofile", "-fno-profile", "-fbranch-prob", "-fno-branch-prob", "-fplugin", "-flto", "-fno-lto"} {
+			if strings.HasPrefix(flag, own) {
+				return at("flags", i)("%s is the factory's own", flag)
+			}
 		}
 	}
 	seen := map[string]bool{}

@@ -120,6 +120,9 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 	if level := plan.level(in.Variant); level != "" {
 		inputs["level"] = level
 	}
+	if more := plan.more(in.Variant); len(more) > 0 {
+		inputs["flags"] = strings.Join(more, " ")
+	}
 	if in.Variant == Instrumented || in.Variant == Optimised && !plan.lines() {
 		inputs["sources"] = "called relative to objects" // counters have their names
 	}

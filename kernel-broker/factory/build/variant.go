@@ -123,7 +123,16 @@ func (p Plan) flags(variant Variant, obj string) ([]string, error) {
 	if level := p.level(variant); level != "" {
 		flags = append(flags, level)
 	}
-	return flags, nil
+	return append(flags, p.more(variant)...), nil
+}
+
+// more are the recipe's own. The kernel that counts is compiled without them, so that kernels with other flags share its
+// counters.
+func (p Plan) more(variant Variant) []string {
+	if variant == Plain || variant == Optimised {
+		return p.Recipe.Flags
+	}
+	return nil
 }
 
 // lines reports whether the kernel's code is to be traced back to lines: branches
