@@ -156,6 +156,7 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 		if try == nil {
 			try = admission.Try
 		}
+		f.Modules = r.modules
 		if f.Boot, err = try(ctx, r.kernel, f, dir, nil); err != nil {
 			return fmt.Errorf("%w\n(--no-boot-test registers it without)", err)
 		}

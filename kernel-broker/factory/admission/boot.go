@@ -15,6 +15,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/modules"
 )
 
 //go:embed boot.sh
@@ -32,6 +33,8 @@ type Boot struct {
 	// Drivers are those that have registered with a bus, and file systems.
 	Drivers []string
 	Took    time.Duration
+	// loaded are the modules, one in a line.
+	loaded string
 }
 
 // Try boots the image in a virtual machine, where it has to say what the
@@ -45,6 +48,13 @@ func try(ctx context.Context, image string, f Finding, folder string, console io
 	begun := time.Now()
 	initrd := filepath.Join(folder, "initrd")
 	root := vm.Root{Script: bootScript, Files: []vm.File{{Path: kexecTool, Source: kexecTool}, {Path: "/kernel", Source: image}}}
+	var list modules.List
+	if f.Modules != "" {
+		var err error
+		if list, root.Modules, err = modules.UnpackFile(f.Modules, filepath.Join(folder, "modules")); err != nil {
+			return nil, fmt.Errorf("boot test: %w", err)
+		}
+	}
 	if err := vm.BuildInitrd(ctx, root, initrd); err != nil {
 		return nil, fmt.Errorf("boot test: %w", err)
 	}
@@ -67,6 +77,8 @@ func try(ctx context.Context, image string, f Finding, folder string, console io
 		err = fmt.Errorf("it runs as %q, its header says %q", b.Release, f.Release)
 	case b.BuildID != f.BuildID:
 		err = fmt.Errorf("its running build id is %q, the one inside is %s", b.BuildID, f.BuildID)
+	case len(list.Missing(b.loaded)) > 0:
+		err = fmt.Errorf("it boots and does not load modules %s", strings.Join(list.Missing(b.loaded), ", "))
 	case result.ExitCode != 0:
 		err = fmt.Errorf("it boots and cannot load a kernel with kexec: %s", lastLine(result.Files))
 	}
@@ -79,14 +91,14 @@ func try(ctx context.Context, image string, f Finding, folder string, console io
 // readBoot reads what the script left.
 func readBoot(folder string) (*Boot, error) {
 	text := map[string]string{}
-	for _, name := range []string{"release", "build_id", "drivers"} {
+	for _, name := range []string{"release", "build_id", "drivers", "modules"} {
 		raw, err := vm.ReadText(filepath.Join(folder, name))
 		if err != nil {
 			return nil, err
 		}
 		text[name] = strings.TrimSpace(string(raw))
 	}
-	b := &Boot{Release: text["release"], BuildID: text["build_id"]}
+	b := &Boot{Release: text["release"], BuildID: text["build_id"], loaded: text["modules"]}
 	for _, name := range strings.Fields(text["drivers"]) {
 		b.Drivers = append(b.Drivers, moduleName(name))
 	}

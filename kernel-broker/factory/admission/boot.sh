@@ -27,6 +27,11 @@ printf '%s\n' "$rest" | cut -c "1-$((0x$size * 2))" >/out/build_id
 	[ ! -e /proc/net/packet ] || echo af_packet
 } | sort -u >/out/drivers
 
+# Those of the initrd are loaded by now; a kernel may have none.
+if [ -e /proc/modules ]; then
+	cut -d ' ' -f 1 /proc/modules
+fi >/out/modules
+
 if ! kexec -c -i -l /kernel --command-line=quiet >/out/kexec 2>&1; then
 	exit 1
 fi

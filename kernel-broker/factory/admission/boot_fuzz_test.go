@@ -18,7 +18,7 @@ func FuzzReadBoot(f *testing.F) {
 	f.Add("", "", "", "\n\n")
 	f.Fuzz(func(t *testing.T, release, id, drivers, kexec string) {
 		dir := t.TempDir()
-		for name, text := range map[string]string{"release": release, "build_id": id, "drivers": drivers, "kexec": kexec} {
+		for name, text := range map[string]string{"release": release, "build_id": id, "drivers": drivers, "kexec": kexec, "modules": kexec} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

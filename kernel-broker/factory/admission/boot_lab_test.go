@@ -14,6 +14,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/modules"
 )
 
 func TestTry(t *testing.T) {
@@ -44,6 +45,42 @@ func TestTry(t *testing.T) {
 				t.Errorf("another build id: %v", err)
 			}
 		})
+	}
+}
+
+// Modules of others are loaded in the boot; an archive with one that does not load is refused.
+func TestTryModules(t *testing.T) {
+	folder, err := filepath.Abs("../../../build/kernels/suite-modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := filepath.Join(folder, "bzImage")
+	f, err := Check(t.Context(), Subject{Image: image, Config: filepath.Join(folder, "config")})
+	if err != nil {
+		t.Fatalf("%v (make kernels KERNELS=suite-modules)", err)
+	}
+	f.Modules = filepath.Join(folder, modules.ArchiveFile)
+	if b, err := Try(t.Context(), image, f, t.TempDir(), nil); err != nil || !strings.Contains(b.loaded, "openafs") {
+		t.Errorf("%+v, %v", b, err)
+	}
+	dir := t.TempDir()
+	list := modules.List{Release: f.Release, Load: []string{"extra/none.ko"}}
+	if err := os.MkdirAll(filepath.Join(list.Tree(dir), "extra"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(list.Tree(dir), "extra/none.ko"), []byte("no module"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.Modules = filepath.Join(t.TempDir(), modules.ArchiveFile)
+	archive, err := os.Create(f.Modules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(modules.Pack(archive, list, dir), archive.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Try(t.Context(), image, f, t.TempDir(), nil); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), "does not load modules none") {
+		t.Errorf("a module that is none: %v", err)
 	}
 }
 

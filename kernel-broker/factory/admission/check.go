@@ -51,6 +51,8 @@ type Finding struct {
 	// Config is where the configuration came from: "inside" or a path; empty
 	// when there is none to look at.
 	Config string
+	// Modules is the archive whose modules the boot has to load; empty for none.
+	Modules string
 	// Boot is nil when the boot was not tried.
 	Boot *Boot
 }

@@ -26,20 +26,12 @@ func (b *builder) loads(candidate string) {
 // loadModules boots the kernel and has it load its modules. One that does not load is the kernel's fault.
 func loadModules(ctx context.Context, kernel string, w *graph.Work) error {
 	return aside(w, func(dir string) error {
-		archive, err := os.Open(filepath.Join(kernel, modules.ArchiveFile))
-		if err != nil {
-			return err
-		}
-		unpacked := filepath.Join(dir, "modules")
-		list, err := modules.Unpack(archive, unpacked)
-		_ = archive.Close() // only read from
-		if err != nil {
-			return err
-		}
 		root := vm.Root{Script: "cut -d ' ' -f 1 /proc/modules >/out/modules\n"}
-		for _, file := range list.Load {
-			root.Modules = append(root.Modules, filepath.Join(list.Tree(unpacked), file))
+		list, files, err := modules.UnpackFile(filepath.Join(kernel, modules.ArchiveFile), filepath.Join(dir, "modules"))
+		if err != nil {
+			return err
 		}
+		root.Modules = files
 		initrd := filepath.Join(dir, "initrd")
 		if err := vm.BuildInitrd(ctx, root, initrd); err != nil {
 			return err

@@ -146,6 +146,24 @@ func regularFiles(dir string) ([]string, error) {
 	return files, err
 }
 
+// UnpackFile unpacks the archive at a path, and returns the files to load, in their order.
+func UnpackFile(archive, dir string) (List, []string, error) {
+	from, err := os.Open(archive)
+	if err != nil {
+		return List{}, nil, err
+	}
+	defer from.Close()
+	list, err := Unpack(from, dir)
+	if err != nil {
+		return List{}, nil, err
+	}
+	files := make([]string, 0, len(list.Load))
+	for _, file := range list.Load {
+		files = append(files, filepath.Join(list.Tree(dir), file))
+	}
+	return list, files, nil
+}
+
 // Unpack unpacks an archive into an empty folder. Nothing in it leaves the folder.
 func Unpack(from io.Reader, dir string) (List, error) {
 	plain, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(mostBytes), zstd.WithDecoderMaxWindow(mostWindow))
