@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -51,7 +50,7 @@ func moduleSources(ctx context.Context, recipe Recipe) ([]moduleSource, error) {
 		source := moduleSource{ModulePackage: m}
 		var err error
 		if m.Folder != "" {
-			source.Version, err = folderDigest(m.Folder)
+			source.Version, err = versionOf(m.Folder)
 		} else {
 			source.Version, err = candidateVersion(ctx, m.Debian)
 		}
@@ -77,23 +76,12 @@ func candidateVersion(ctx context.Context, name string) (string, error) {
 	return "", errors.New("apt knows no version (run apt-get update?)")
 }
 
-// folderDigest is of all regular files below a folder.
-func folderDigest(dir string) (string, error) {
+// versionOf a folder is its digest.
+func versionOf(dir string) (string, error) {
 	if !exists(filepath.Join(dir, "dkms.conf")) {
 		return "", errors.New("no dkms.conf in it")
 	}
-	var lines []string
-	err := filepath.WalkDir(dir, func(p string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		sum, _, err := digest.File(p)
-		inside, _ := filepath.Rel(dir, p) // p is below dir
-		lines = append(lines, sum+" "+inside)
-		return err
-	})
-	slices.Sort(lines)
-	return digest.Of([]byte(strings.Join(lines, "\n"))), err
+	return digest.Tree(dir)
 }
 
 // carriesModules reports whether a variant is the kernel that nodes get, and modules are built for it.

@@ -421,7 +421,7 @@ func TestDigests(t *testing.T) {
 	if err := mkfifo(filepath.Join(dir, "f")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := TreeDigest(dir); err == nil || !strings.Contains(err.Error(), `result "f": neither a file`) {
+	if _, err := TreeDigest(dir); err == nil || !strings.Contains(err.Error(), `"f": neither a file`) {
 		t.Errorf("a pipe: %v", err)
 	}
 }

@@ -181,53 +181,8 @@ func FileDigest(path string) (string, error) {
 	return text, err
 }
 
-// TreeDigest is the digest of a folder: the name of everything below it, what
-// it is, whether it may be run, and its bytes. Times and owners have no part in
-// it, as they do not distinguish results.
-func TreeDigest(dir string) (string, error) {
-	hash := sha256.New()
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		line, err := describe(path, entry)
-		if err != nil {
-			return fmt.Errorf("result %q: %w", name, err)
-		}
-		_, err = fmt.Fprintf(hash, "%q %s\n", filepath.ToSlash(name), line)
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	return digest.Text(hash), nil
-}
-
-// describe says in a line what a file is. WalkDir goes in the order of names.
-func describe(path string, entry fs.DirEntry) (string, error) {
-	switch entry.Type() {
-	case fs.ModeDir:
-		return "folder", nil
-	case fs.ModeSymlink:
-		target, err := os.Readlink(path)
-		return fmt.Sprintf("link %q", target), err
-	case 0:
-		info, err := entry.Info()
-		if err != nil {
-			return "", err
-		}
-		digest, err := FileDigest(path)
-		if info.Mode()&0o100 != 0 {
-			digest += " program"
-		}
-		return "file " + digest, err
-	}
-	return "", fmt.Errorf("neither a file, a folder nor a link (%s)", entry.Type())
-}
+// TreeDigest is the digest of a folder's files, with their names and whether they may be run.
+func TreeDigest(dir string) (string, error) { return digest.Tree(dir) }
 
 // treeSize is the size of all files in a folder.
 func treeSize(dir string) (bytes int64, err error) {

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // Text of a finished hash.
@@ -34,4 +36,51 @@ func File(path string) (digest string, size int64, err error) {
 		return "", 0, fmt.Errorf("%s: %w", path, err)
 	}
 	return Text(sum), size, nil
+}
+
+// Tree is the digest of a folder: the name of everything below it, what it is, whether it may be run, and its bytes. Times
+// and owners have no part in it.
+func Tree(dir string) (string, error) {
+	sum := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		line, err := describe(path, entry)
+		if err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+		_, err = fmt.Fprintf(sum, "%q %s\n", filepath.ToSlash(name), line)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return Text(sum), nil
+}
+
+// describe says in a line what a file is. WalkDir goes in the order of names.
+func describe(path string, entry fs.DirEntry) (string, error) {
+	switch entry.Type() {
+	case fs.ModeDir:
+		return "folder", nil
+	case fs.ModeSymlink:
+		target, err := os.Readlink(path)
+		return fmt.Sprintf("link %q", target), err
+	case 0:
+		info, err := entry.Info()
+		if err != nil {
+			return "", err
+		}
+		line, _, err := File(path)
+		if info.Mode()&0o100 != 0 {
+			line += " program"
+		}
+		return "file " + line, err
+	}
+	return "", fmt.Errorf("neither a file, a folder nor a link (%s)", entry.Type())
 }
