@@ -285,6 +285,11 @@ bench-build: build ## measure what a kernel's builds cost against plain make (ab
 bench-collect: deps-long build kernels ## measure what the collectors of profiling runs cost jobs (half an hour and more)
 	@build/bin/kb-bench collect $(ARGS)
 
+.PHONY: bench-cores
+bench-cores: deps-long build ## count what interrupts an application, without and with a core for the system
+	@$(MAKE) --no-print-directory kernels KERNELS=mitgcm-cores-profiling
+	@build/bin/kb-bench cores $(ARGS)
+
 .PHONY: bench-mitgcm
 bench-mitgcm: deps-long build kernels ## run the real MITgcm as jobs on stock and on its kernel, and compare its results (MITGCM=DIR, a checkout)
 	@build/bin/kb-bench mitgcm --source "$(or $(MITGCM),$(error bench-mitgcm needs MITGCM=DIR, a checkout of MITgcm))" $(ARGS)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kb-bench measures what the product costs: the switch, building
-// kernels, and collectors; and what kernels do to the ocean model and to messages.
+// kernels, and collectors; and what kernels do to the ocean model, to messages and to
+// a core's noise.
 package main
 
 import (
@@ -21,6 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/bench"
 	"github.com/kernelbroker/kernelbroker/tests/bench/buildcost"
 	"github.com/kernelbroker/kernelbroker/tests/bench/collectcost"
+	"github.com/kernelbroker/kernelbroker/tests/bench/corenoise"
 	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
 	"github.com/kernelbroker/kernelbroker/tests/bench/mpi"
 	"github.com/kernelbroker/kernelbroker/tests/bench/ocean"
@@ -42,7 +44,7 @@ not an error.
 Exit codes: 0 measured, 1 something did not work.`,
 		Version: version, SilenceUsage: true, SilenceErrors: true,
 	}
-	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand(), mitgcmCommand(), mpiCommand())
+	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand(), mitgcmCommand(), mpiCommand(), coresCommand())
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kb-bench:", err)
 		os.Exit(1)
@@ -242,6 +244,52 @@ ratios.`,
 	f.StringVar(&o.Program, "program", "build/mpi/mpi-pingpong", "program, linked with MPICH")
 	f.StringVar(&o.Dir, "dir", "build/bench-mpi", "folder of the run")
 	f.StringVar(&out, "json", "build/bench-mpi.json", "file for the results")
+	return cmd
+}
+
+func coresCommand() *cobra.Command {
+	var o corenoise.Options
+	var out string
+	cmd := &cobra.Command{
+		Use:   "cores",
+		Short: "Count what interrupts an application, without and with a core for the system",
+		Long: `kb-bench cores boots one kernel in guests with four cores, by turns without and with
+a core that is kept for the system. On the other three a thread computes, and the
+collector noise counts what takes the core away from it.
+
+How often something comes is the guest's; how long it takes would be the
+emulator's, and is not shown.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Rounds < 1 || o.Seconds < 1 {
+				return errors.New("--rounds and --seconds: at least 1")
+			}
+			kernel, err := build.ReadManifest(o.Kernel)
+			if err != nil {
+				return fmt.Errorf("kernel: %w: make bench-cores", err)
+			}
+			result, err := corenoise.Run(cmd.Context(), o, os.Stderr)
+			if err != nil {
+				return err
+			}
+			result.Kernel, result.Command = kernel.Release, command()
+			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Kernel, "kernel", "build/kernels/mitgcm-cores-profiling", "folder of the kernel, one with the fragments cores and profiling")
+	f.StringVar(&o.Known, "known", "kernel-broker/agent/collect/testdata/known.c", "source of the thread that computes")
+	f.IntVar(&o.Rounds, "rounds", 5, "guests without and with")
+	f.IntVar(&o.Seconds, "seconds", 10, "how long the threads compute")
+	f.StringVar(&o.Dir, "dir", "build/corenoise", "folder of the run")
+	f.StringVar(&out, "json", "build/bench-cores.json", "file for the results")
+	var milliseconds int
+	guest := &cobra.Command{
+		Use: "guest", Short: "The part inside of a guest", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return corenoise.Guest(cmd.Context(), milliseconds) },
+	}
+	guest.Flags().IntVar(&milliseconds, "milliseconds", 1000, "how long the threads compute")
+	cmd.AddCommand(guest)
 	return cmd
 }
 

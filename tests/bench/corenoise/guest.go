@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package corenoise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/noise"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
+)
+
+const (
+	hierarchy = "/sys/fs/cgroup"
+	noiseFile = "noise.json"
+	// cores of a guest. The first is the system's, or nobody's.
+	cores = 4
+)
+
+// Guest has a thread compute on each application core for so many milliseconds, and leaves what took the cores away.
+func Guest(ctx context.Context, milliseconds int) error {
+	// What does not belong to the job is on the first core, as an agent and all of a node's services are.
+	if err := stayOnFirst(); err != nil {
+		return err
+	}
+	top := filepath.Join(hierarchy, "job_1")
+	step := filepath.Join(top, "step_0")
+	if err := os.MkdirAll(step, 0o755); err != nil {
+		return err
+	}
+	group, err := os.Open(step)
+	if err != nil {
+		return err
+	}
+	defer group.Close()
+	folder, err := os.MkdirTemp("", "run")
+	if err != nil {
+		return err
+	}
+	run, err := collect.Start(collect.Request{Job: 1, Node: "n1", Kernel: profiling.Kernel{Release: "measured"}, Cgroup: top, Folder: folder},
+		[]collect.Collector{noise.Collector{}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	var threads []*exec.Cmd
+	for core := 1; core < cores; core++ {
+		cmd := exec.CommandContext(ctx, "known", "busy", strconv.Itoa(core), strconv.Itoa(milliseconds))
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		threads = append(threads, cmd)
+	}
+	for _, cmd := range threads {
+		err = errors.Join(err, cmd.Wait())
+	}
+	if err != nil {
+		return fmt.Errorf("a thread that computes: %w", err)
+	}
+	result, err := run.Result(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range result.Refused {
+		err = errors.Join(err, fmt.Errorf("refused: %s %s: %w", r.Collector, r.Part, &r.Unsupported))
+	}
+	for _, p := range result.Partial {
+		err = errors.Join(err, fmt.Errorf("partial: %s: %s", p.Collector, p.Why))
+	}
+	if err != nil {
+		return err
+	}
+	return jsonfile.Write(filepath.Join("/out", noiseFile), result.Noise)
+}
+
+// stayOnFirst puts every thread of this process on the first core; later ones are their children.
+func stayOnFirst() error {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	var first unix.CPUSet
+	first.Set(0)
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			return err
+		}
+		if err := unix.SchedSetaffinity(id, &first); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}

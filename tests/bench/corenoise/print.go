@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package corenoise
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
+)
+
+// Print writes the table.
+func (r *Result) Print(out io.Writer) error {
+	fmt.Fprintf(out, "\nkernel %s, %d rounds of %d s; interruptions of the application per second, medians, least to most of the rounds\nwith a core for the system: %s\n\n",
+		r.Kernel, r.Rounds, r.Seconds, strings.Join(r.Arguments, " "))
+	w := tabwriter.NewWriter(out, 2, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "CPU\tBY\tWITHOUT\t\tWITH\t")
+	for _, line := range r.Lines {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", line.CPU, strings.TrimSpace(string(line.Kind)+" "+line.Name), cell(line.Without), cell(line.With))
+	}
+	return w.Flush()
+}
+
+func cell(s figures.Spread) string { return fmt.Sprintf("%.2f\t%.2f to %.2f", s.Median, s.Min, s.Max) }
+
+// Series are the rounds for benchstat.
+func (r *Result) Series() []figures.Series {
+	var series []figures.Series
+	for _, line := range r.Lines {
+		if line.Name != all {
+			continue
+		}
+		for _, side := range []struct {
+			name string
+			of   figures.Spread
+		}{{"without", line.Without}, {"with", line.With}} {
+			series = append(series, figures.Series{Name: fmt.Sprintf("Cores/cpu=%d/core=%s", line.CPU, side.name), Unit: "interruptions/s", Samples: side.of.Samples})
+		}
+	}
+	return series
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package corenoise
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
+)
+
+// Options of a run.
+type Options struct {
+	// Kernel is a folder as the factory leaves it, Known the source of the thread that computes.
+	Kernel, Known string
+	Rounds        int
+	// Seconds that the threads compute.
+	Seconds int
+	// Dir is the folder of the run. It is removed before.
+	Dir string
+}
+
+// Result of a run.
+type Result struct {
+	Kernel  string    `json:"kernel"`
+	Command string    `json:"command"`
+	Begun   time.Time `json:"begun"`
+	Rounds  int       `json:"rounds"`
+	Seconds int       `json:"seconds"`
+	// Arguments of the kernel with a system core.
+	Arguments []string `json:"arguments"`
+	Lines     []Line   `json:"lines"`
+}
+
+// Line is how often one cause took one core away, per second in which the application wanted it.
+type Line struct {
+	CPU  uint32              `json:"cpu"`
+	Kind profiling.NoiseKind `json:"kind"`
+	Name string              `json:"name"`
+	// Without and With a core for the system.
+	Without figures.Spread `json:"without"`
+	With    figures.Spread `json:"with"`
+}
+
+// all is the name of the line for all causes of a core.
+const all = "all"
+
+const guestLimit = 20 * time.Minute
+
+// arguments of a kernel that keeps the first of a guest's cores for the system, as a node's agent composes them.
+func arguments() ([]string, error) {
+	var topology kb.Topology
+	for cpu := range cores {
+		topology = append(topology, kb.Core{CPUs: []int{cpu}})
+	}
+	split, err := topology.Split(1)
+	return split.Arguments(), err
+}
+
+// Run boots the guests by turns.
+func Run(ctx context.Context, o Options, progress io.Writer) (*Result, error) {
+	if err := os.RemoveAll(o.Dir); err != nil {
+		return nil, fmt.Errorf("folder %q: %w", o.Dir, err)
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	with, err := arguments()
+	if err != nil {
+		return nil, err
+	}
+	initrd, err := o.initrd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Begun: time.Now().UTC(), Rounds: o.Rounds, Seconds: o.Seconds, Arguments: with}
+	var without, kept []*profiling.Noise
+	for round := range o.Rounds {
+		for _, turn := range []struct {
+			name      string
+			arguments []string
+			to        *[]*profiling.Noise
+		}{{"without", nil, &without}, {"with", with, &kept}} {
+			fmt.Fprintf(progress, "round %d of %d, %s a core for the system\n", round+1, o.Rounds, turn.name)
+			found, err := o.boot(ctx, initrd, turn.arguments, filepath.Join(o.Dir, fmt.Sprintf("%s-%d", turn.name, round+1)))
+			if err != nil {
+				return nil, fmt.Errorf("round %d, %s a core for the system: %w", round+1, turn.name, err)
+			}
+			*turn.to = append(*turn.to, found)
+		}
+	}
+	r.Lines = tabulate(without, kept)
+	return r, nil
+}
+
+// self is this program's name in a guest.
+const self = "/usr/bin/kb-bench"
+
+func (o Options) initrd(ctx context.Context) (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	known := filepath.Join(o.Dir, "known")
+	if said, err := exec.CommandContext(ctx, "gcc", "-O2", "-static", "-o", known, o.Known).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("program %q: %w: %s", o.Known, err, said)
+	}
+	initrd := filepath.Join(o.Dir, "initrd")
+	return initrd, vm.BuildInitrd(ctx, vm.Root{
+		Files: []vm.File{{Path: self, Source: own, Mode: 0o755}, {Path: "/usr/bin/known", Source: known, Mode: 0o755}},
+		Script: fmt.Sprintf(`mkdir -p %s
+mount -t cgroup2 cgroup %[1]s
+echo +cpu >%[1]s/cgroup.subtree_control
+%s cores guest --milliseconds %d >/out/log 2>&1
+`, hierarchy, self, 1000*o.Seconds),
+	}, initrd)
+}
+
+func (o Options) boot(ctx context.Context, initrd string, arguments []string, dir string) (*profiling.Noise, error) {
+	guest := vm.Guest{
+		Kernel: filepath.Join(o.Kernel, "bzImage"), Initrd: initrd, CPUs: cores, MemoryMiB: 1024, Limit: guestLimit,
+		// The emulator's clock is the host's and steady, which the kernel cannot know; without a steady one it keeps every tick.
+		Arguments: slices.Concat([]string{"no_timer_check", "tsc=reliable"}, arguments),
+	}
+	result, err := vm.Run(ctx, guest, dir)
+	if err != nil {
+		return nil, err
+	}
+	if result.ExitCode != 0 {
+		said, err := vm.ReadEnd(filepath.Join(result.Files, "log"))
+		return nil, errors.Join(err, fmt.Errorf("the guest ended with %d: %s", result.ExitCode, said))
+	}
+	text, err := os.ReadFile(filepath.Join(result.Files, noiseFile))
+	if err != nil {
+		return nil, err
+	}
+	found := new(profiling.Noise)
+	return found, json.Unmarshal(text, found)
+}
+
+// cause of noise on one core.
+type cause struct {
+	cpu  uint32
+	kind profiling.NoiseKind
+	name string
+}
+
+// rates are how often each cause came, per second; the collector itself is none.
+func rates(n *profiling.Noise) map[cause]float64 {
+	found := map[cause]float64{}
+	for _, c := range n.CPUs {
+		seconds := float64(c.WantedNS) / 1e9
+		if seconds == 0 {
+			continue
+		}
+		found[cause{cpu: c.CPU, name: all}] = 0
+		for _, s := range c.Sources {
+			rate := float64(s.Count) / seconds
+			found[cause{c.CPU, s.Kind, s.Name}] += rate
+			found[cause{cpu: c.CPU, name: all}] += rate
+		}
+	}
+	return found
+}
+
+// tabulate puts the rounds beside each other: a cause that did not come came never.
+func tabulate(without, with []*profiling.Noise) []Line {
+	samples := map[cause][2][]float64{}
+	for side, rounds := range [][]*profiling.Noise{without, with} {
+		for round, n := range rounds {
+			for c, rate := range rates(n) {
+				both := samples[c]
+				for i := range both {
+					if both[i] == nil {
+						both[i] = make([]float64, len(without))
+					}
+				}
+				both[side][round] = rate
+				samples[c] = both
+			}
+		}
+	}
+	var lines []Line
+	for c, both := range samples {
+		lines = append(lines, Line{CPU: c.cpu, Kind: c.kind, Name: c.name, Without: figures.Of(both[0]), With: figures.Of(both[1])})
+	}
+	slices.SortFunc(lines, func(a, b Line) int {
+		return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(b.Without.Median, a.Without.Median), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return lines
+}
