@@ -36,7 +36,7 @@ type registration struct {
 func (a *app) kernelCommand() *cobra.Command {
 	list := a.command("list", "List the versions of all profiles", cobra.NoArgs, a.kernelList)
 	show := a.command("show NAME[@VERSION]", "Show one version of a profile and where it is from", cobra.ExactArgs(1), a.kernelShow)
-	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelBuildCommand(), a.kernelCandidatesCommand(), a.kernelHardwareCommand(), a.kernelRegisterCommand(), a.kernelSignCommand(), a.kernelTuneCommand())
+	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelBisectCommand(), a.kernelBuildCommand(), a.kernelCandidatesCommand(), a.kernelHardwareCommand(), a.kernelRegisterCommand(), a.kernelSignCommand(), a.kernelTuneCommand())
 }
 
 func (a *app) kernelRegisterCommand() *cobra.Command {

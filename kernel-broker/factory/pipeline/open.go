@@ -44,6 +44,8 @@ type Options struct {
 	Samples []Samples `json:"samples,omitempty"`
 	// Overrides are fragments laid over those of the recipe.
 	Overrides []string `json:"overrides,omitempty"`
+	// Without are objects that are compiled without a profile, beside those of the recipe.
+	Without []string `json:"without,omitempty"`
 	// Plain is the recipe's kernel without slimming and without a profile.
 	Plain bool `json:"plain,omitempty"`
 	// Train has the workload run although the catalog has training data.
@@ -116,6 +118,9 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 // changed is the recipe as these options want it.
 func (o Options) changed(recipe build.Recipe) build.Recipe {
 	recipe.Overrides = slices.Concat(recipe.Overrides, o.Overrides)
+	for _, object := range o.Without {
+		recipe.Exclude = append(recipe.Exclude, build.Exclusion{Object: object, Reason: "tried without its profile"})
+	}
 	if o.Plain {
 		if recipe.Optimisation.Profiled() {
 			recipe.Optimisation = build.OptimiseO2

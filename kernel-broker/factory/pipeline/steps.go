@@ -83,20 +83,8 @@ type builder struct {
 
 func (p *Pipeline) Graph() (*graph.Graph, error) {
 	b := &builder{p: p}
-	b.add("source", "", b.inputs(p.Kernels.SourceInputs()), nil, light, p.Kernels.Source)
-	slimmed := ""
-	if p.Recipe.Slimming == build.SlimmingTrace {
-		slimmed = b.slim()
-	}
-	b.configure("config", build.Plain, slimmed)
-	b.compile("plain", build.Plain, "config", "")
-	plain, candidate := "plain", "plain"
-	switch {
-	case p.Recipe.Optimisation.Counted():
-		candidate = b.profile(slimmed)
-	case p.Recipe.Optimisation.Profiled():
-		candidate = b.sample(slimmed)
-	}
+	const plain = "plain"
+	candidate := b.kernels(plain)
 	if len(p.Recipe.Modules) > 0 {
 		b.loads(candidate)
 	}
@@ -104,12 +92,35 @@ func (p *Pipeline) Graph() (*graph.Graph, error) {
 		b.judge(plain, candidate)
 	}
 	b.publish(candidate, b.named(candidate))
+	return b.graph()
+}
+
+// kernels adds the way from the source to the candidate, and to the plain kernel that it is compared with.
+func (b *builder) kernels(plain string) (candidate string) {
+	p := b.p
+	b.add("source", "", b.inputs(p.Kernels.SourceInputs()), nil, light, p.Kernels.Source)
+	slimmed := ""
+	if p.Recipe.Slimming == build.SlimmingTrace {
+		slimmed = b.slim()
+	}
+	b.configure("config", build.Plain, slimmed)
+	b.compile(plain, build.Plain, "config", "")
+	switch {
+	case p.Recipe.Optimisation.Counted():
+		return b.profile(slimmed)
+	case p.Recipe.Optimisation.Profiled():
+		return b.sample(slimmed)
+	}
+	return plain
+}
+
+func (b *builder) graph() (*graph.Graph, error) {
 	if b.err != nil {
-		return nil, fmt.Errorf("kernel %q: %w", p.Recipe.Name, b.err)
+		return nil, fmt.Errorf("kernel %q: %w", b.p.Recipe.Name, b.err)
 	}
 	g, err := graph.New(b.steps...)
 	if err != nil {
-		return nil, fmt.Errorf("kernel %q: %w", p.Recipe.Name, err)
+		return nil, fmt.Errorf("kernel %q: %w", b.p.Recipe.Name, err)
 	}
 	return g, nil
 }
