@@ -157,7 +157,7 @@ job's CPU time.`,
 	f.StringVar(&o.Plugin, "plugin", "build/measure/kbcount.so", "plugin that counts")
 	f.StringVar(&o.Programs, "programs", "build/workloads", "folder of the workloads' programs")
 	f.StringVar(&o.Known, "known", "kernel-broker/agent/collect/testdata/known.c", "source of the loop")
-	f.StringSliceVar(&o.Only, "only", nil, "names of jobs: hpcc, mitgcm-replay, mitgcm-replay-dense, syscall-loop (default all)")
+	f.StringSliceVar(&o.Only, "only", nil, "names of jobs: hpcc, mitgcm-replay, mitgcm-replay-dense, ping-pong, syscall-loop (default all)")
 	f.IntVar(&o.Rounds, "rounds", 3, "rounds")
 	f.IntVar(&o.Parallel, "parallel", 1, "guests at a time; counts do not depend on it")
 	f.Float64Var(&percent, "budget", 4, "budget in percent of the job's CPU time; 0 leaves those runs out")
