@@ -66,7 +66,8 @@ func Jobs() []Job {
 		{
 			// The paper's worst case is such a ping-pong, with 9 to 10 %.
 			Name: "ping-pong", What: "NetPIPE 3.7.2 of Debian, 3,000 messages of 64 bytes there and back over loopback TCP",
-			Command: []string{"/bin/sh", "-c", `NPtcp -l 64 -u 64 -p 0 -n 3000 >server.log 2>&1 &
+			Command: []string{"/bin/sh", "-c", `echo tcp 6 TCP >/etc/protocols
+NPtcp -l 64 -u 64 -p 0 -n 3000 >server.log 2>&1 &
 sleep 1
 NPtcp -h 127.0.0.1 -l 64 -u 64 -p 0 -n 3000 -o np.out >client.log 2>&1
 wait`},
