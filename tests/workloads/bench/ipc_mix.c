@@ -5,10 +5,9 @@
  */
 #include "rows.h"
 
-#define ENTRY(processes, kib)                                         \
-	{ "switch-" #processes "p-" #kib "k",                         \
-	  row_switch_##processes##_##kib, (processes) < 8 ? 4UL : 20UL, \
-	  processes },
+#define ENTRY(processes, kib)                                                 \
+	{ "switch-" #processes "p-" #kib "k", row_switch_##processes##_##kib, \
+	  (processes) < 8 ? 4UL : 20UL, processes },
 
 static const struct entry table[] = {
 	{ "bandwidth-pipe", row_bandwidth_pipe, 10, 0 },

@@ -27,11 +27,10 @@ row row_mmap, row_fault_file, row_fault_memory, row_fault_protected;
 row row_create_0k, row_delete_0k, row_create_10k, row_delete_10k;
 
 /* Context switches, by processes and KiB that each uses. */
-#define SWITCH_GRID(one)                                       \
-	one(2, 0) one(2, 4) one(2, 8) one(4, 0) one(4, 4)      \
-		one(4, 8) one(8, 0) one(8, 4) one(8, 8)        \
-			one(16, 0) one(16, 4) one(16, 8)       \
-				one(24, 0) one(24, 4) one(24, 8)
+#define SWITCH_GRID(one)                                                      \
+	one(2, 0) one(2, 4) one(2, 8) one(4, 0) one(4, 4) one(4, 8) one(8, 0) \
+		one(8, 4) one(8, 8) one(16, 0) one(16, 4) one(16, 8)          \
+			one(24, 0) one(24, 4) one(24, 8)
 
 #define SWITCH_ROW(processes, kib) row row_switch_##processes##_##kib;
 SWITCH_GRID(SWITCH_ROW)

@@ -97,8 +97,7 @@ void row_bandwidth_tcp(struct run *run, unsigned int marker, uint64_t n)
 	NEED(server >= 0 && to >= 0 &&
 		     !bind(server, (struct sockaddr *)&address, size) &&
 		     !listen(server, 1) &&
-		     !getsockname(server, (struct sockaddr *)&address,
-				  &size) &&
+		     !getsockname(server, (struct sockaddr *)&address, &size) &&
 		     !connect(to, (struct sockaddr *)&address, size),
 	     "loopback");
 

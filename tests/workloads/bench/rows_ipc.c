@@ -115,12 +115,12 @@ static void ring_of_pipes(unsigned int marker, uint64_t n,
 }
 
 /* A ring of so many processes with so many KiB each. */
-#define SWITCH(processes, kib)                                       \
-	void row_switch_##processes##_##kib(                         \
-		struct run *run, unsigned int marker, uint64_t n)    \
-	{                                                            \
-		(void)run;                                           \
-		ring_of_pipes(marker, n, processes, (kib) * 1024UL); \
+#define SWITCH(processes, kib)                                               \
+	void row_switch_##processes##_##kib(struct run *run,                 \
+					    unsigned int marker, uint64_t n) \
+	{                                                                    \
+		(void)run;                                                   \
+		ring_of_pipes(marker, n, processes, (kib)*1024UL);           \
 	}
 
 SWITCH_GRID(SWITCH)
