@@ -162,8 +162,8 @@ func rates(n *profiling.Noise) map[cause]float64 {
 	found := map[cause]float64{}
 	for _, c := range n.CPUs {
 		seconds := float64(c.WantedNS) / 1e9
-		if seconds == 0 {
-			continue
+		if c.CPU == 0 || seconds == 0 {
+			continue // threads only begin on the first core
 		}
 		found[cause{cpu: c.CPU, name: all}] = 0
 		for _, s := range c.Sources {
