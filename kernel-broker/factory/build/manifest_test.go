@@ -3,10 +3,13 @@
 package build
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
 
 // kernel.json may come from another host: it names no files of this one.
@@ -41,5 +44,27 @@ func TestJSONIsReplacedWhole(t *testing.T) {
 	}
 	if text, err := os.ReadFile(before); err != nil || string(text) != "[1]\n" {
 		t.Errorf("the old file was written to: %q, %v", text, err)
+	}
+}
+
+// What is excluded has no profile by decision; of many excluded objects the text does not show whether the compiler used the rest.
+func TestFitsWithoutWhatIsExcluded(t *testing.T) {
+	var missing []string
+	var excluded []Exclusion
+	for i := range 40 {
+		object := fmt.Sprintf("fs/o%d.o", i)
+		missing, excluded = append(missing, object), append(excluded, Exclusion{Object: object})
+	}
+	m := Manifest{Name: "k", Sections: &pgo.Sections{Text: 95, Unlikely: 5}, Profile: &Use{Objects: 500, Complaints: pgo.Complaints{Missing: missing}}}
+	if err := m.Fits(pgo.Unprofiled); err == nil || !strings.Contains(err.Error(), "40 files have no profile") || !strings.Contains(err.Error(), "ignored the profile") {
+		t.Errorf("not excluded: %v", err)
+	}
+	m.Profile.Excluded = excluded
+	if err := m.Fits(pgo.Unprofiled); err == nil || strings.Contains(err.Error(), "no profile") || !strings.Contains(err.Error(), "ignored the profile") {
+		t.Errorf("a few excluded: %v", err)
+	}
+	m.Profile.Objects = 100
+	if err := m.Fits(pgo.Unprofiled); err != nil {
+		t.Errorf("many excluded: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
@@ -223,7 +224,14 @@ func (m Manifest) Fits(without pgo.Sections) error {
 	if m.Sections == nil {
 		return fmt.Errorf("kernel %q: the sizes of its text are not known", m.Name)
 	}
-	return pgo.DefaultLimits.Judge(m.Profile.Complaints, without, *m.Sections)
+	complaints, limits := m.Profile.Complaints, pgo.DefaultLimits
+	complaints.Missing = slices.DeleteFunc(slices.Clone(complaints.Missing), func(object string) bool {
+		return slices.ContainsFunc(m.Profile.Excluded, func(e Exclusion) bool { return e.Object == object })
+	})
+	if 10*len(m.Profile.Excluded) > m.Profile.Objects {
+		limits.Unlikely = -100 // too little has a profile to show in the whole
+	}
+	return limits.Judge(complaints, without, *m.Sections)
 }
 
 // takeConfig puts the configuration into the object folder. One that kconfig
