@@ -228,7 +228,7 @@ func (m Manifest) Fits(without pgo.Sections) error {
 	complaints.Missing = slices.DeleteFunc(slices.Clone(complaints.Missing), func(object string) bool {
 		return slices.ContainsFunc(m.Profile.Excluded, func(e Exclusion) bool { return e.Object == object })
 	})
-	if 10*len(m.Profile.Excluded) > m.Profile.Objects {
+	if n := len(m.Profile.Excluded); n > maxExclusions && 10*n > m.Profile.Objects {
 		limits.Unlikely = -100 // too little has a profile to show in the whole
 	}
 	return limits.Judge(complaints, without, *m.Sections)
