@@ -98,7 +98,7 @@ func (g *guest) run(ctx context.Context, t turn) error {
 	failed := marked(g.plan.Job.Marks, cmd.Run)
 	elapsed := time.Since(begin)
 	markStop()
-	result, err := finish(ctx, collectors)
+	result, err := Finish(ctx, collectors)
 	markEnd()
 	if failed != nil {
 		failed = fmt.Errorf("%s: %w: %s", cmd.Args, failed, cmd.Stdout)
@@ -168,9 +168,9 @@ func (g *guest) collect(number int, top string, s Setup) (*collect.Run, error) {
 	}, wanted, slog.New(slog.DiscardHandler))
 }
 
-// finish waits for the collectors to see that the job is over. One that did not
+// Finish waits for the collectors to see that the job is over. One that did not
 // work, or not all the time, would make the figures too low.
-func finish(ctx context.Context, run *collect.Run) (profiling.Result, error) {
+func Finish(ctx context.Context, run *collect.Run) (profiling.Result, error) {
 	if run == nil {
 		return profiling.Result{}, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/noise"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/tests/bench/collectcost"
 	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
 )
 
@@ -68,16 +69,7 @@ func Guest(ctx context.Context, milliseconds int) error {
 	if err != nil {
 		return fmt.Errorf("a thread that computes: %w", err)
 	}
-	result, err := run.Result(ctx)
-	if err != nil {
-		return err
-	}
-	for _, r := range result.Refused {
-		err = errors.Join(err, fmt.Errorf("refused: %s %s: %w", r.Collector, r.Part, &r.Unsupported))
-	}
-	for _, p := range result.Partial {
-		err = errors.Join(err, fmt.Errorf("partial: %s: %s", p.Collector, p.Why))
-	}
+	result, err := collectcost.Finish(ctx, run)
 	if err != nil {
 		return err
 	}
