@@ -30,12 +30,12 @@ func KeepToSystemCPUs(proc string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", kb.SystemCPUsParameter, err)
 	}
-	return restrict(cpus)
+	return KeepTo(cpus)
 }
 
-// restrict changes every thread of the process. A thread that begins meanwhile has the affinity of the one that began it, so it
+// KeepTo restricts every thread of this process to these CPUs. A thread that begins meanwhile has the affinity of the one that began it, so it
 // looks again until there is no new one.
-func restrict(cpus []int) error {
+func KeepTo(cpus []int) error {
 	var set unix.CPUSet
 	for _, cpu := range cpus {
 		set.Set(cpu)

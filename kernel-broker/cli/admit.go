@@ -129,7 +129,7 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 	if err := r.copyFiles(dir); err != nil {
 		return err
 	}
-	f, err := admission.Check(ctx, admission.Subject{Image: r.kernel, Config: r.admitting.config, Name: given.kernel,
+	f, err := admission.Check(ctx, admission.Subject{Image: r.kernel, Config: r.admitting.config, Name: given.kernel, Modules: r.modules,
 		Arguments: slices.Concat(r.arguments, kb.Kernel{SystemCores: r.systemCores}.ParametersOfNode())})
 	if err != nil {
 		return err
@@ -156,7 +156,6 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 		if try == nil {
 			try = admission.Try
 		}
-		f.Modules = r.modules
 		if f.Boot, err = try(ctx, r.kernel, f, dir, nil); err != nil {
 			return fmt.Errorf("%w\n(--no-boot-test registers it without)", err)
 		}

@@ -41,6 +41,8 @@ type Subject struct {
 	Name string
 	// Arguments that it shall be booted with.
 	Arguments []string
+	// Modules is an archive whose modules the boot has to load; empty for none.
+	Modules string
 }
 
 // Finding is what was found out about a subject.
@@ -51,7 +53,7 @@ type Finding struct {
 	// Config is where the configuration came from: "inside" or a path; empty
 	// when there is none to look at.
 	Config string
-	// Modules is the archive whose modules the boot has to load; empty for none.
+	// Modules are those of the subject.
 	Modules string
 	// Boot is nil when the boot was not tried.
 	Boot *Boot
@@ -67,7 +69,7 @@ func Check(ctx context.Context, s Subject) (Finding, error) {
 	if err != nil {
 		return fail(err)
 	}
-	f := Finding{}
+	f := Finding{Modules: s.Modules}
 	if err := CheckHeader(data); err != nil {
 		return fail(err)
 	}

@@ -5,7 +5,6 @@ package kernelbuild
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/culprit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
@@ -51,7 +50,7 @@ func (r Request) boots(ctx context.Context, without []string) (string, error) {
 	err = p.Boots(ctx, runner, r.Options.Name+"-bisect")
 	var fault *pipeline.Fault
 	if errors.As(err, &fault) {
-		return fmt.Sprint(fault), nil
+		return fault.Error(), nil
 	}
 	return "", err
 }

@@ -20,7 +20,7 @@ func (p *Pipeline) bootOnly() (*graph.Graph, error) {
 		return nil, fmt.Errorf("kernel %q: its recipe has no profile of objects (optimisation: pgo)", p.Recipe.Name)
 	}
 	b := &builder{p: p}
-	b.tries("boot", "", b.kernels("plain"), p.Bench.Boot)
+	b.tries("boot", "", b.kernels(), p.Bench.Boot)
 	return b.graph()
 }
 

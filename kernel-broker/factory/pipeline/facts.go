@@ -326,7 +326,7 @@ func (p *Pipeline) cost() ([]kernelreport.Cost, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain := []string{"source", "config", "plain"}
+	plain := []string{"source", "config", stepPlain}
 	if p.Recipe.Slimming == build.SlimmingTrace && p.Training == nil {
 		// Of two plain kernels the first is compiled in full.
 		plain = []string{"source", "traced-config", "traced"}

@@ -25,7 +25,7 @@ func (p *Pipeline) MeasurePlain(ctx context.Context, runner *graph.Runner, run s
 	if err != nil {
 		return Measured{}, err
 	}
-	step := measureID("plain", data)
+	step := measureID(stepPlain, data)
 	results, err := runner.Run(ctx, run, g, step)
 	if err != nil {
 		return Measured{}, plainFault(ctx, err)

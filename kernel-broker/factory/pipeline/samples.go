@@ -52,14 +52,14 @@ func (b *builder) sample(slim string) (candidate string) {
 	if len(b.p.Samples) > 0 {
 		b.profileOfSamples()
 	} else {
-		b.tries("profile", "branches", "plain", b.p.Bench.Record)
+		b.tries("profile", "branches", stepPlain, b.p.Bench.Record)
 	}
 	return b.optimise(slim)
 }
 
 func (b *builder) profileOfSamples() {
 	inputs := b.inputs(b.p.sampleInputs())
-	b.add("profile", "profile-of-samples", inputs, map[string]string{"kernel": "plain"}, light,
+	b.add("profile", "profile-of-samples", inputs, map[string]string{"kernel": stepPlain}, light,
 		steady(inputs, b.p.sampleInputs, func(ctx context.Context, w *graph.Work) error {
 			return b.p.mergeSamples(ctx, w.Need("kernel"), w)
 		}))

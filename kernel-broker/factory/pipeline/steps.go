@@ -21,6 +21,7 @@ import (
 
 // Names of steps that others look for.
 const (
+	stepPlain   = "plain"
 	StepVerdict = "verdict"
 	StepReport  = "report"
 	StepPublish = "publish"
@@ -83,20 +84,19 @@ type builder struct {
 
 func (p *Pipeline) Graph() (*graph.Graph, error) {
 	b := &builder{p: p}
-	const plain = "plain"
-	candidate := b.kernels(plain)
+	candidate := b.kernels()
 	if len(p.Recipe.Modules) > 0 {
 		b.loads(candidate)
 	}
 	if p.Bench != nil {
-		b.judge(plain, candidate)
+		b.judge(stepPlain, candidate)
 	}
 	b.publish(candidate, b.named(candidate))
 	return b.graph()
 }
 
 // kernels adds the way from the source to the candidate, and to the plain kernel that it is compared with.
-func (b *builder) kernels(plain string) (candidate string) {
+func (b *builder) kernels() (candidate string) {
 	p := b.p
 	b.add("source", "", b.inputs(p.Kernels.SourceInputs()), nil, light, p.Kernels.Source)
 	slimmed := ""
@@ -104,14 +104,14 @@ func (b *builder) kernels(plain string) (candidate string) {
 		slimmed = b.slim()
 	}
 	b.configure("config", build.Plain, slimmed)
-	b.compile(plain, build.Plain, "config", "")
+	b.compile(stepPlain, build.Plain, "config", "")
 	switch {
 	case p.Recipe.Optimisation.Counted():
 		return b.profile(slimmed)
 	case p.Recipe.Optimisation.Profiled():
 		return b.sample(slimmed)
 	}
-	return plain
+	return stepPlain
 }
 
 func (b *builder) graph() (*graph.Graph, error) {

@@ -185,7 +185,7 @@ func (p *Pipeline) BuildGiven(ctx context.Context, runner *graph.Runner, old, ou
 	if p.Recipe.NeedsRun() && p.Training == nil {
 		return fail(ErrNeedsRun)
 	}
-	step := "plain"
+	step := stepPlain
 	if p.Recipe.Optimisation.Profiled() {
 		step = "optimised"
 	}
@@ -193,7 +193,7 @@ func (p *Pipeline) BuildGiven(ctx context.Context, runner *graph.Runner, old, ou
 	if _, err := os.Stat(old); err != nil || p.Training != nil {
 		if dir, err = p.given(ctx, runner, step); errors.Is(err, pgo.ErrUnfit) && !p.Training.Same {
 			say("%s: built without its profile, which is of %s and %s: %v", p.Recipe.Name, p.Training.Source, p.Training.Compiler, err)
-			dir, err = p.given(ctx, runner, "plain")
+			dir, err = p.given(ctx, runner, stepPlain)
 		}
 		if err != nil {
 			return fail(err)

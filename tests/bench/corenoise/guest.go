@@ -13,8 +13,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/noise"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
@@ -32,7 +31,7 @@ const (
 // Guest has a thread compute on each application core for so many milliseconds, and leaves what took the cores away.
 func Guest(ctx context.Context, milliseconds int) error {
 	// What does not belong to the job is on the first core, as an agent and all of a node's services are.
-	if err := stayOnFirst(); err != nil {
+	if err := agent.KeepTo([]int{0}); err != nil {
 		return err
 	}
 	top := filepath.Join(hierarchy, "job_1")
@@ -74,24 +73,4 @@ func Guest(ctx context.Context, milliseconds int) error {
 		return err
 	}
 	return jsonfile.Write(filepath.Join("/out", noiseFile), result.Noise)
-}
-
-// stayOnFirst puts every thread of this process on the first core; later ones are their children.
-func stayOnFirst() error {
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	var first unix.CPUSet
-	first.Set(0)
-	for _, thread := range threads {
-		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			return err
-		}
-		if err := unix.SchedSetaffinity(id, &first); err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
-		}
-	}
-	return nil
 }

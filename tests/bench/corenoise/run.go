@@ -16,6 +16,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
@@ -130,7 +131,7 @@ echo +cpu >%[1]s/cgroup.subtree_control
 
 func (o Options) boot(ctx context.Context, initrd string, arguments []string, dir string) (*profiling.Noise, error) {
 	guest := vm.Guest{
-		Kernel: filepath.Join(o.Kernel, "bzImage"), Initrd: initrd, CPUs: cores, MemoryMiB: 1024, Limit: guestLimit,
+		Kernel: filepath.Join(o.Kernel, build.ImageFile), Initrd: initrd, CPUs: cores, MemoryMiB: 1024, Limit: guestLimit,
 		// The emulator's clock is the host's and steady, which the kernel cannot know; without a steady one it keeps every tick.
 		Arguments: slices.Concat([]string{"no_timer_check", "tsc=reliable"}, arguments),
 	}

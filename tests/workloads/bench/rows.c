@@ -1,4 +1,19 @@
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "rows.h"
+
+int rows_file(struct run *run)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/mix-XXXXXX", run->dir);
+
+	int fd = mkstemp(path);
+
+	NEED(fd >= 0 && !unlink(path), path);
+	return fd;
+}
 
 int rows_run(struct run *run, const struct entry *table, unsigned int count)
 {

@@ -42,6 +42,9 @@ struct entry {
 	uint64_t multiple; /* how often is a multiple of this, if not 0 */
 };
 
+/* A new file in the run's folder, without a name. */
+int rows_file(struct run *run);
+
 /* Does the rows of a table, one region each; the exit code of main. */
 int rows_run(struct run *run, const struct entry *table, unsigned int count);
 

@@ -10,28 +10,11 @@
 
 #include "mark.h"
 #include "rows.h"
+#include "whole.h"
 
 enum { BLOCK = 65536, PAGE = 4096, BLOCKS = 16 };
 
-static bool whole(int fd, unsigned char *block,
-		  ssize_t (*move)(int, unsigned char *, size_t))
-{
-	for (size_t done = 0; done < BLOCK;) {
-		ssize_t n = move(fd, block + done, BLOCK - done);
-
-		if (n <= 0)
-			return false;
-		done += (size_t)n;
-	}
-	return true;
-}
-
-static ssize_t take(int fd, unsigned char *bytes, size_t size)
-{
-	return read(fd, bytes, size);
-}
-
-static ssize_t give(int fd, unsigned char *bytes, size_t size)
+static ssize_t give(int fd, void *bytes, size_t size)
 {
 	return write(fd, bytes, size);
 }
@@ -51,18 +34,18 @@ static void stream(struct run *run, unsigned int marker, uint64_t n, int to,
 
 		run_fill(block, BLOCK, run->seed);
 		for (uint64_t i = 0; ok && i < n + 1; i++)
-			ok = whole(to, block, give);
+			ok = whole(to, block, BLOCK, give);
 		run_fill(block, BLOCK, run->seed + 1);
-		_exit(ok && whole(to, block, give) ? 0 : 1);
+		_exit(ok && whole(to, block, BLOCK, give) ? 0 : 1);
 	}
-	bool ok = whole(from, block, take);
+	bool ok = whole(from, block, BLOCK, read);
 	mark(marker);
 	for (uint64_t i = 0; ok && i < n; i++)
-		ok = whole(from, block, take);
+		ok = whole(from, block, BLOCK, read);
 	MARK_END();
 	NEED(ok, "stream");
 	run_compare("stream", block, BLOCK, run->seed);
-	NEED(whole(from, block, take), "stream");
+	NEED(whole(from, block, BLOCK, read), "stream");
 	run_compare("end of the stream", block, BLOCK, run->seed + 1);
 	NEED(waitpid(pid, &status, 0) == pid, "wait");
 	if (status)
@@ -110,16 +93,11 @@ void row_bandwidth_tcp(struct run *run, unsigned int marker, uint64_t n)
 /* A file of BLOCKS blocks in the page cache, without a name. */
 static int cached(struct run *run, unsigned char *block)
 {
-	char path[4096];
+	int fd = rows_file(run);
 
-	snprintf(path, sizeof(path), "%s/mix-XXXXXX", run->dir);
-
-	int fd = mkstemp(path);
-
-	NEED(fd >= 0 && !unlink(path), path);
 	run_fill(block, BLOCK, run->seed);
 	for (int i = 0; i < BLOCKS; i++)
-		NEED(whole(fd, block, give), path);
+		NEED(whole(fd, block, BLOCK, give), "cached file");
 	return fd;
 }
 

@@ -14,17 +14,12 @@ enum { PAGE = 4096, PAGES = 64 };
 /* A file of PAGES pages, each beginning with its number; without a name. */
 static int numbered(struct run *run)
 {
-	char path[4096];
 	unsigned char page[PAGE] = { 0 };
+	int fd = rows_file(run);
 
-	snprintf(path, sizeof(path), "%s/mix-XXXXXX", run->dir);
-
-	int fd = mkstemp(path);
-
-	NEED(fd >= 0 && !unlink(path), path);
 	for (int i = 0; i < PAGES; i++) {
 		page[0] = (unsigned char)i;
-		NEED(write(fd, page, PAGE) == PAGE, path);
+		NEED(write(fd, page, PAGE) == PAGE, "numbered file");
 	}
 	return fd;
 }

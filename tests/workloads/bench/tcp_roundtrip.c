@@ -14,24 +14,9 @@
 
 #include "mark.h"
 #include "run.h"
+#include "whole.h"
 
 enum { MESSAGE = 64, BLOCK = 65536 };
-
-static bool whole(int fd, void *memory, size_t size,
-		  ssize_t (*move)(int, void *, size_t))
-{
-	char *at = memory;
-
-	while (size > 0) {
-		ssize_t n = move(fd, at, size);
-
-		if (n <= 0)
-			return false;
-		at += n;
-		size -= (size_t)n;
-	}
-	return true;
-}
 
 static ssize_t out(int fd, void *memory, size_t size)
 {

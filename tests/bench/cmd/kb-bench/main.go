@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -108,7 +109,7 @@ fetched and unpacked again.`,
 				return err
 			}
 			result.Command, result.Machine = command(), fmt.Sprintf("%d CPUs", runtime.NumCPU())
-			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+			return show(out, &result)
 		},
 	}
 	f := cmd.Flags()
@@ -149,7 +150,7 @@ job's CPU time.`,
 				return err
 			}
 			result.Kernel, result.Command = kernel.Release, command()
-			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+			return show(out, &result)
 		},
 	}
 	f := cmd.Flags()
@@ -196,7 +197,7 @@ Times are an emulator's. Most of them is computation, which no kernel shortens.`
 				return err
 			}
 			result.Command = command()
-			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+			return show(out, result)
 		},
 	}
 	f := cmd.Flags()
@@ -232,7 +233,7 @@ ratios.`,
 				return err
 			}
 			result.Command = command()
-			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+			return show(out, result)
 		},
 	}
 	f := cmd.Flags()
@@ -273,7 +274,7 @@ emulator's, and is not shown.`,
 				return err
 			}
 			result.Kernel, result.Command = kernel.Release, command()
-			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+			return show(out, result)
 		},
 	}
 	f := cmd.Flags()
@@ -291,6 +292,17 @@ emulator's, and is not shown.`,
 	guest.Flags().IntVar(&milliseconds, "milliseconds", 1000, "how long the threads compute")
 	cmd.AddCommand(guest)
 	return cmd
+}
+
+// shown is a result with tables for people and samples for benchstat.
+type shown interface {
+	Print(out io.Writer) error
+	Series() []figures.Series
+}
+
+// show prints a result and leaves it in the file.
+func show(file string, r shown) error {
+	return errors.Join(r.Print(os.Stdout), figures.Write(file, r, r.Series()))
 }
 
 func command() string { return strings.Join(append([]string{"kb-bench"}, os.Args[1:]...), " ") }
