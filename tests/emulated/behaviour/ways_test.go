@@ -141,6 +141,7 @@ func reuseAcrossUsers(c *cluster) {
 		second := c.sbatch("bob", "-N2", "--kernel-profile=mitgcm@1")
 		c.waitJob(first, "RUNNING")
 		c.letGo("alice", first)
+		c.waitJob(first, "COMPLETED") // after the second, if Slurm requeued it
 		c.waitJob(second, "COMPLETED")
 		before, after = bootIDs(c.ranOn("alice", first, "mitgcm", 2)), bootIDs(c.ranOn("bob", second, "mitgcm", 2))
 	})
