@@ -46,6 +46,7 @@ bzImage:
 			echo "$$object.c:7:5: warning: the control flow of function 'f' does not match its profile data (counter 'arcs') [-Wcoverage-mismatch]"; \
 		touch $(O)/$$object.o; \
 	done
+	@cd $(O) && rm -f vmlinux.a && ar cDrT vmlinux.a fs/a.o $$(test -e @SWITCHES@/without-b || echo mm/b.o)
 	@echo '  CC      one.o'
 	@echo '  AS      two.o'
 	@echo '  LD      vmlinux'
@@ -73,7 +74,7 @@ type fakeFactory struct {
 
 func newFakeFactory(t *testing.T) *fakeFactory {
 	t.Helper()
-	for _, tool := range []string{"make", "tar", "xz", "ld", "gcc-12"} {
+	for _, tool := range []string{"make", "tar", "xz", "ld", "ar", "gcc-12"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("needs %s, which is in .ci/packages.txt: %v", tool, err)
 		}

@@ -109,7 +109,25 @@ func (p *profiledBuild) once(ctx context.Context, profile string) (*Use, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Use{Digest: digest, Objects: len(wanted), Compiled: compiled, Complaints: complaints, Excluded: p.excluded}, nil
+	linked, err := p.at.linked(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Use{Digest: digest, Objects: len(wanted), Compiled: compiled, Complaints: complaints.Of(linked), Excluded: p.excluded}, nil
+}
+
+// linked are the objects of the kernel. The object folder has those of others, too,
+// which were compiled in it before.
+func (s site) linked(ctx context.Context) (map[string]bool, error) {
+	members, err := Output(ctx, s.obj, "ar", "t", "vmlinux.a")
+	if err != nil {
+		return nil, err
+	}
+	objects := map[string]bool{}
+	for object := range strings.FieldsSeq(members) {
+		objects[object] = true
+	}
+	return objects, nil
 }
 
 // compile keeps what make says in a file, line by line: a build that is killed

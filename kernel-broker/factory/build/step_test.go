@@ -140,6 +140,15 @@ func TestStepsOfAProfiledKernel(t *testing.T) {
 	if got := other.Profile.Complaints.Mismatched; !slices.Equal(got, []string{"mm/b.o: f"}) {
 		t.Errorf("complaints %v", got)
 	}
+	// Unless it is of another kernel, whose objects are in the same folder.
+	f.set("without-b", true)
+	if got := optimise(map[string]int64{"fs/a": 6, "mm/b": 0}).Profile.Complaints.Mismatched; len(got) != 0 {
+		t.Errorf("complaints about a kernel without mm/b.o: %v", got)
+	}
+	f.set("without-b", false)
+	if got := optimise(map[string]int64{"fs/a": 6, "mm/b": 0}).Profile.Complaints.Mismatched; !slices.Equal(got, []string{"mm/b.o: f"}) {
+		t.Errorf("complaints about the kernel with it again: %v", got)
+	}
 }
 
 func TestProfileInVain(t *testing.T) {

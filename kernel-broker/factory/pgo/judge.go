@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -121,6 +122,17 @@ func (c Complaints) Again(fresh Complaints, compiled []string) Complaints {
 	}
 }
 
+// Of are the complaints about these objects.
+func (c Complaints) Of(objects map[string]bool) Complaints {
+	among := func(names []string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			object, _, _ := strings.Cut(name, ": ")
+			return !objects[object]
+		})
+	}
+	return Complaints{Mismatched: among(c.Mismatched), Moved: among(c.Moved), Missing: among(c.Missing)}
+}
+
 func sorted(set map[string]bool) []string {
 	names := []string{}
 	for name := range set {
@@ -139,8 +151,8 @@ type Limits struct {
 	Unlikely float64
 }
 
-// DefaultLimits: a profile of the same configuration gives about seven missing
-// files (the code of the vDSO, and constants for assembly), and some mismatches
+// DefaultLimits: a profile of the same configuration gives about four missing
+// files (the vDSO's), and some mismatches
 // in functions that set up debugfs, which only the counting kernel has; one of
 // another configuration gives a thousand. A profile that was ignored changes the
 // share of unlikely text by less than a percent.
