@@ -5,6 +5,8 @@ package catalog
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -112,8 +114,8 @@ func (c *Catalog) Republish() {
 	}
 }
 
-// Publish calls use with the snapshot text at the start and after each change by this catalog, until ctx ends, and returns
-// ctx's error. Changes during a call of use are combined. If use fails, Publish
+// Publish calls use with the snapshot text at the start and after each change by this catalog, also of what the text does
+// not have, until ctx ends, and returns ctx's error. Changes during a call of use are combined. If use fails, Publish
 // logs the error and calls it again after a pause with the newest text.
 func (c *Catalog) Publish(ctx context.Context, use func(text string) error) error {
 	c.Republish()
@@ -129,14 +131,11 @@ func (c *Catalog) Publish(ctx context.Context, use func(text string) error) erro
 		again = nil
 		profiles, err := c.List(ctx)
 		s := NewSnapshot(profiles, c.o.Restricted, c.o.Now())
-		// No snapshot contains the signatures, but a change must be published, too.
+		// A plan depends on more of the catalog than the snapshot has: signatures, and which version is quarantined.
+		all, failed := json.Marshal(profiles)
+		err = errors.Join(err, failed)
 		body := sha256.New()
-		fmt.Fprintf(body, "%q", s.body())
-		for _, p := range profiles {
-			for _, v := range p.Versions {
-				fmt.Fprintf(body, "%q", v.Envelope)
-			}
-		}
+		fmt.Fprintf(body, "%q%s", s.body(), all)
 		if sum := string(body.Sum(nil)); err == nil && sum != published {
 			text := s.String()
 			c.snapshot.Store(&text)

@@ -71,8 +71,18 @@ func TestPublishFollowsTheCatalog(t *testing.T) {
 	await("profile mitgcm 1 1 available\n")
 	apply(t, c, "c", profile("mitgcm", 2)) // the first attempt to publish fails
 	await("profile mitgcm 2 1,2 available\n")
-	fail(t, c, mitgcm2, "x") // changes the record but not the snapshot
 	fail(t, c, mitgcm2, "x")
+	await("profile mitgcm 2 1,2 available\n")
+	fail(t, c, mitgcm2, "x")
+	await("profile mitgcm 2 1,2 quarantined\n")
+	// The text has one word for all versions. Who reads it reads the catalog anew, too.
+	if _, _, err := c.Quarantine(t.Context(), "d", kb.Ref{Profile: "mitgcm", Version: 1}, "slow"); err != nil {
+		t.Fatal(err)
+	}
+	await("profile mitgcm 2 1,2 quarantined\n")
+	if err := c.ReleaseQuarantine(t.Context(), "e", mitgcm2); err != nil {
+		t.Fatal(err)
+	}
 	await("profile mitgcm 2 1,2 quarantined\n")
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

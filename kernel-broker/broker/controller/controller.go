@@ -26,6 +26,8 @@ type Controller struct {
 	comments *semaphore.Weighted
 	clock    *Clock
 
+	refreshing sync.Mutex // is taken before mu
+
 	mu       sync.Mutex
 	records  records
 	stale    bool // the records must be read again
@@ -294,6 +296,8 @@ func (c *Controller) Publish(ctx context.Context, path string) error {
 }
 
 func (c *Controller) refresh(ctx context.Context, snapshot string) error {
+	c.refreshing.Lock() // else an older list could be the last
+	defer c.refreshing.Unlock()
 	profiles, err := c.o.Catalog.List(ctx)
 	if err != nil {
 		return err
