@@ -157,6 +157,10 @@ srun /bin/sh -c 'echo up >tasks; until [ -e $HOME/go-'$SLURM_JOB_ID' ]; do uname
 // A job continues without a node: the rest stays on its kernel, and the lost node returns to stock for others.
 func noKill(c cluster) {
 	id := c.held("alice", 2, "--nodelist=n1,n2", profile, "--no-kill")
+	// A step whose node goes ends when Slurm gives that node up, which may take long.
+	c.Wait(limit, "the step's end", func() bool {
+		return !strings.Contains(c.Must("root", "squeue", "--noheader", "--steps", "--format=%i"), id+".0")
+	})
 	c.Node("n2").PowerOff()
 	c.Must("root", "scontrol", "update", "nodename=n2", "state=down", "reason=it burns")
 	c.Wait(limit, "the job to have one node", func() bool { return c.Job(id)["NumNodes"] == "1" }, func() string { return c.State(id) })
