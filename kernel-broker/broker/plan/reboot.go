@@ -21,7 +21,8 @@ func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
 	if r == nil {
 		return
 	}
-	over := !s.RebootAsked() && (r.Done || !r.Taken)
+	// A node that fails is left to the administrator, who has to look at it before it boots for others.
+	over := !s.RebootAsked() && (r.Done || !r.Taken || n.Failure != nil && d.owner(n) == nil)
 	if r.ForJob {
 		over = r.Done || !s.Waiting() || d.owner(n) != nil
 	}
@@ -47,8 +48,11 @@ func (d *decision) rebooting(n *kb.Node) bool {
 // slurmd, which Slurm waits for; one that has none is set down.
 func (d *decision) reboot(n *kb.Node) {
 	if !n.Reboot.Due {
-		if s, _ := d.slurmNode(n.Name); !n.Runs(stockRef) && s.RebootAsked() && silent(s) {
+		switch s, known := d.slurmNode(n.Name); {
+		case !n.Runs(stockRef) && s.RebootAsked() && silent(s):
 			d.act(Action{Kind: DownNode, Node: n.Name, Text: s.Reason})
+		case n.Reboot.Taken && known && !s.RebootAsked() && d.in.Slurm.At.After(d.ended(n)):
+			d.armLater(n) // the job left before its return was armed in the reboot's place
 		}
 		return
 	}
