@@ -14,6 +14,7 @@ import (
 // booted when it did not wait for that.
 const (
 	reasonReboot     = "reboot timed out"
+	reasonComplete   = "reboot complete"
 	reasonResume     = "ResumeTimeout reached"
 	reasonUnexpected = "Node unexpectedly rebooted"
 )
@@ -60,7 +61,8 @@ func (d *decision) heal(n *kb.Node, agent Agent) {
 // leaves the drain, and slurmctld that restarts then forgets the power_down: nobody
 // drains a node without a reason.
 func keptByMistake(s kb.SlurmNode) bool {
-	ours := s.Ours() && (s.Drained() || s.Down())
+	// Down after a boot that is complete is what an administrator asked for (nextstate=down).
+	ours := s.Ours() && (s.Drained() || s.Down()) && !strings.HasSuffix(s.Reason, reasonComplete)
 	unsaid := s.Reason == "" && s.Drained() && !s.Down() && !s.PoweredDown() && !s.PowerDownAsked()
 	return (ours || unsaid) && s.Free() && (s.BootForgotten() || !s.RebootAsked() && !s.Waiting())
 }

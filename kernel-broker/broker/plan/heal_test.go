@@ -25,6 +25,8 @@ func TestHealsANodeThatIsDownForItsOwnBoot(t *testing.T) {
 		{"from 26.05 on, where slurmctld restarted meanwhile", "DOWN", "reboot timed out", nil, true},
 		{"a node without power", "DOWN+POWERED_DOWN", "ResumeTimeout reached", nil, false},
 		{"an administrator's reboot", "DOWN", "new firmware : reboot issued : reboot timed out", nil, false},
+		{"an administrator's reboot that is to end in DOWN", "DOWN", "Reboot ASAP : reboot issued : reboot complete", nil, false},
+		{"the same, from 24.11 on", "DOWN", "Reboot ASAP : reboot complete", nil, false},
 		{"an administrator's word", "DOWN", "bad DIMM", nil, false},
 		{"its kexec was taken for a crash", "DOWN", "Node unexpectedly rebooted", nil, true},
 		{"a crash", "DOWN", "Node unexpectedly rebooted", func(w *world) { w.boot("n1", kernels[0], ""); w.settle(); w.slurmd("n1") }, false},

@@ -125,8 +125,11 @@ func (d *decision) enough(demand *kb.SlurmDemand, nodes []string) bool {
 }
 
 // forsaken says why the job that a node is kept for does not come, or cannot be
-// the one that gets it; nothing while it may.
+// given it alone; nothing while it may.
 func (d *decision) forsaken(n *kb.Node) string {
+	if n.OutOfService != nil {
+		return "it is taken out of service"
+	}
 	if !d.in.Slurm.At.After(n.KeptUntil.Add(-d.in.Config.KeepLimit)) {
 		return ""
 	}

@@ -191,3 +191,23 @@ func TestReservationWithoutItsJob(t *testing.T) {
 		}
 	}
 }
+
+// A kept node that an administrator drains returns, and the drain stays: to take its armed return back would end it.
+func TestKeptNodeThatIsDrained(t *testing.T) {
+	w := running(t)
+	waiting := kb.SlurmJob{ID: 9, Reference: "9", State: "PENDING", Reason: "Resources", NodeCount: 1, User: "alice", Partition: "main",
+		Reboot: true, AdminComment: "kernel-broker: mitgcm requested", Demand: &kb.SlurmDemand{}}
+	w.slurm.Queue = []kb.SlurmJob{waiting}
+	ask(w)
+	if w.nodes["n1"].KeptFor != "9" {
+		t.Fatal("not kept")
+	}
+	w.slurm.Jobs = map[uint32]kb.SlurmJob{}
+	waiting.Reservation = ReservationName("9")
+	w.slurm.Queue, w.slurm.Reservations = []kb.SlurmJob{waiting}, []kb.SlurmReservation{{Name: ReservationName("9"), Job: "9", Nodes: []string{"n1"}}}
+	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED+RESERVED", "bad DIMM")
+	actions := w.pass(time.Second)
+	if n := w.nodes["n1"]; n.OutOfService == nil || n.KeptFor != "" || has(actions, Disarm) {
+		t.Errorf("out of service %+v, kept for %q, %v", n.OutOfService, n.KeptFor, actions)
+	}
+}
