@@ -167,12 +167,29 @@ func (c *cluster) held(user string, args ...string) string {
 }
 
 // costs runs part of a test and checks how many kexecs it took until all nodes
-// were back.
+// were back. A run whose boot Slurm confused has cost up to two on each of its nodes.
 func (c *cluster) costs(want int, part func()) {
 	c.t.Helper()
-	if got := c.spent(part); got != want {
-		c.t.Errorf("%d kexecs, want %d", got, want)
+	confused := c.confused()
+	got := c.spent(part)
+	if more := 2 * (c.confused() - confused); got < want || got > want+more {
+		c.t.Errorf("%d kexecs, want %d to %d", got, want, want+more)
 	}
+}
+
+// confused counts the nodes of runs that were requeued because Slurm took an earlier start of slurmd for their boot.
+func (c *cluster) confused() (nodes int) {
+	c.t.Helper()
+	var list struct {
+		Jobs []jobRecord `json:"jobs"`
+	}
+	c.kernelctl(&list, "job", "list", "--limit=1000")
+	for _, j := range list.Jobs {
+		if strings.Contains(j.Reason, "took an earlier start of slurmd") {
+			nodes += len(j.Nodes)
+		}
+	}
+	return nodes
 }
 
 // spent counts the kexecs of a part, from one settled cluster to the next.
