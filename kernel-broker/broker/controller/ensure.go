@@ -77,6 +77,9 @@ func (c *Controller) unwatch(id kb.JobID, wake chan struct{}) {
 	}
 }
 
+// holdLimit bounds how long a prolog waits until this broker has held its job.
+const holdLimit = 10 * time.Second
+
 func (c *Controller) progress(ctx context.Context, id kb.JobID) (JobProgress, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +98,9 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (JobProgress, er
 	}
 	// A job to be held is held before its hook may end the prolog: slurmctld
 	// would requeue it first. Then the sooner the better: see plan.HoldForUser.
-	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && !c.heldInSlurm[id] {
+	// Slurm holds no srun and no salloc, whose users wait for the answer.
+	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && !c.heldInSlurm[id] &&
+		min(c.clock.Now().Sub(a.Since), c.clock.since()) <= holdLimit {
 		p.Phase = kb.PhaseSwitching
 	}
 	if c.restoresLocked(a) {

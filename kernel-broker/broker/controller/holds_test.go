@@ -143,3 +143,27 @@ func TestHoldsAtTheSameTimeAreRecorded(t *testing.T) {
 		}
 	}
 }
+
+// A prolog waits until its job is held, and not for one that Slurm does not hold.
+func TestPrologWaitsForTheHold(t *testing.T) {
+	f, _ := bare(t)
+	f.c.clock.since = func() time.Duration { return time.Hour }
+	id := kb.JobID{Job: 7}
+	a := &kb.Allocation{ID: id, Phase: kb.PhaseFailed, Hold: true, Reason: "it panics"}
+	f.c.records.allocs[id] = a
+	for _, c := range []struct {
+		name string
+		ago  time.Duration
+		held bool
+		want kb.Phase
+	}{
+		{"not yet held", time.Second, false, kb.PhaseSwitching},
+		{"held", time.Second, true, kb.PhaseFailed},
+		{"never held", holdLimit + time.Second, false, kb.PhaseFailed},
+	} {
+		a.Since, f.c.heldInSlurm[id] = f.c.clock.Now().Add(-c.ago), c.held
+		if p, err := f.c.progress(t.Context(), id); err != nil || p.Phase != c.want {
+			t.Errorf("%s: %s, %v", c.name, p.Phase, err)
+		}
+	}
+}

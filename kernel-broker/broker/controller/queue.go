@@ -38,11 +38,16 @@ func (c *Controller) requireSlot(ctx context.Context, id kb.JobID) error {
 	ahead, waited := c.aheadLocked(id)
 	limit := c.view.ResumeTimeout / 2
 	job, known := c.view.Jobs[id.Job]
+	age := c.clock.Now().Sub(c.view.At)
 	c.mu.Unlock()
 	if ahead < 0 {
 		return nil
 	}
-	if !known || job.Restart != id.Restart {
+	if !known || job.Restart != id.Restart || !job.Holds() {
+		if age < waited {
+			// Slurm starts the job anew when this run's prolog has ended.
+			return fmt.Errorf("job %s has no nodes in slurmctld, and waits for no turn: %w", id, kb.ErrNotFound)
+		}
 		job.Reference = fmt.Sprint(id.Job)
 	}
 	text := fmt.Sprintf("kernel-broker: waits for its turn, %d ahead", ahead)

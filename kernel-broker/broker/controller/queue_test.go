@@ -82,6 +82,20 @@ func TestTurnThatDoesNotCome(t *testing.T) {
 	if err := ask(8); !errors.Is(err, kb.ErrExhausted) || f.slurm.seen("requeue 8") != 1 || f.slurm.seen("requeue 9") != 0 {
 		t.Errorf("%v, calls %q", err, f.slurm.calls)
 	}
+	// The prolog of the run that is over does not wait for a turn: the job starts anew when it has ended.
+	f.slurm.mu.Lock()
+	j := f.slurm.jobs[8]
+	j.Restart = 1
+	f.slurm.jobs[8] = j
+	f.slurm.mu.Unlock()
+	until(t, "the requeue is seen", func() bool {
+		f.c.mu.Lock()
+		defer f.c.mu.Unlock()
+		return f.c.view.Jobs[8].Restart == 1
+	})
+	if err := ask(8); !errors.Is(err, kb.ErrNotFound) {
+		t.Errorf("the run that was requeued: %v", err)
+	}
 	ahead := func(id kb.JobID) int {
 		f.c.mu.Lock()
 		defer f.c.mu.Unlock()
