@@ -145,6 +145,23 @@ func TestScontrolReboot(t *testing.T) {
 	}
 }
 
+// A reboot after which the node is to be down leaves it down, also without a reason, which Slurm gives armed returns too.
+func TestScontrolRebootToDown(t *testing.T) {
+	t.Parallel()
+	s := Start(t, nil)
+	before := s.Node("n3").BootID()
+	pause(s.Ctx, registered)
+	s.Must("root", "scontrol", "reboot", "ASAP", "nextstate=down", "n3")
+	s.Wait(time.Minute, "n3's next boot", func() bool { return s.Node("n3").BootID() != before }, func() string { return s.NodeLine("n3") })
+	s.Wait(time.Minute, "n3 to be down", func() bool {
+		n := s.NodeState("n3")
+		return strings.HasPrefix(n["State"], "DOWN") && strings.Contains(n["Reason"], "reboot complete")
+	}, func() string { return s.NodeLine("n3") })
+	s.Never(15*time.Second, "n3 is back in service", func() bool { return !strings.HasPrefix(s.NodeState("n3")["State"], "DOWN") })
+	s.Must("root", "scontrol", "update", "nodename=n3", "state=resume")
+	s.Settled(Limit, "n3")
+}
+
 // Slurm passes over a node whose return is armed when it is asked to reboot it: a rule for once makes the return a reboot.
 func TestScontrolRebootUnderAJob(t *testing.T) {
 	t.Parallel()
