@@ -124,6 +124,9 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 	if more := plan.more(in.Variant); len(more) > 0 {
 		inputs["flags"] = strings.Join(more, " ")
 	}
+	if plan.lines() {
+		inputs["lines"] = strings.Join(autofdo.LineFlags(), " ")
+	}
 	if in.Variant == Instrumented || in.Variant == Optimised && !plan.lines() {
 		inputs["sources"] = "called relative to objects" // counters have their names
 	}

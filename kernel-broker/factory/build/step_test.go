@@ -302,6 +302,11 @@ func TestInputs(t *testing.T) {
 	}
 	compile("plain", plan, CompileInput{Variant: Plain, Config: config})
 	compile("counting", plan, CompileInput{Variant: Instrumented, Config: config})
+	compile("traced", plan, CompileInput{Variant: Traced, Config: config})
+	lined := plan
+	lined.Recipe.Optimisation = OptimiseAutoFDO
+	compile("plain with lines", lined, CompileInput{Variant: Plain, Config: config})
+	compile("traced with lines", lined, CompileInput{Variant: Traced, Config: config})
 	one, two := f.profile(map[string]int64{"fs/a": 1}), f.profile(map[string]int64{"fs/a": 2})
 	profiled := f.profiled("")
 	compile("first profile", profiled, CompileInput{Variant: Optimised, Config: config, Profile: one})
