@@ -3,6 +3,7 @@
 package kernelbuild
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -38,6 +40,9 @@ func (p Publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Wri
 	if err != nil {
 		return "", err
 	}
+	if err := choosable(profile, c.ImageDigest, settings); err != nil {
+		return "", err
+	}
 	ref, err := p.Broker.Register(ctx, Registration{Profile: c.Name, Application: c.Application, Description: c.Description,
 		Dir: c.Kernel, Settings: settings, Report: c.JSON(), Page: c.Page()})
 	if err != nil {
@@ -45,6 +50,26 @@ func (p Publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Wri
 	}
 	fmt.Fprintf(log, "%s is in the catalog\n", ref)
 	return ref.String(), nil
+}
+
+// choosable refuses a kernel that is in the catalog already, where jobs may not choose it.
+func choosable(profile *kb.Profile, image string, s Settings) error {
+	if profile == nil {
+		return nil
+	}
+	for _, v := range profile.Versions {
+		k := v.Kernel
+		switch {
+		case k.ImageDigest != image || !slices.Equal(k.Arguments, s.Arguments) || k.SystemCores != s.SystemCores:
+		case v.Retired != nil:
+			return fmt.Errorf("kernel %q is this one, and retired (%s), which is final: build another one, for example with another localversion in its recipe: %w",
+				k.Ref(), cmp.Or(v.Retired.Reason, "no reason is given"), kb.ErrFailedPrecondition)
+		case v.Quarantine != nil:
+			return fmt.Errorf("kernel %q is this one, and quarantined (%s): find the cause, then kernelctl profile release %s lets jobs choose it: %w",
+				k.Ref(), v.Quarantine.Reason, k.Ref(), kb.ErrFailedPrecondition)
+		}
+	}
+	return nil
 }
 
 // registerInstrumented registers the kernel that counts, for jobs that ask for

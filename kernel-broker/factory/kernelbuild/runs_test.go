@@ -159,6 +159,31 @@ func TestPublishOnlyOverWhatWasBeaten(t *testing.T) {
 	}
 }
 
+// What jobs may not choose is not published, whatever it won.
+func TestPublishOnlyWhatJobsMayChoose(t *testing.T) {
+	quarantined := kb.ProfileVersion{Quarantine: &kb.Quarantine{Reason: "failed to boot 2 times"}}
+	retired := kb.ProfileVersion{Retired: &kb.Retirement{Reason: "no longer used"}}
+	for name, c := range map[string]struct {
+		version   kb.ProfileVersion
+		image     string
+		arguments []string
+		want      string // nothing: it is published
+	}{
+		"new, and the default is quarantined": {quarantined, "sha256:1", nil, ""},
+		"quarantined":                         {quarantined, "sha256:9", nil, `"heat@3" is this one, and quarantined (failed to boot 2 times): find the cause, then kernelctl profile release heat@3`},
+		"retired":                             {retired, "sha256:9", nil, `"heat@3" is this one, and retired (no longer used), which is final`},
+		"quarantined with other arguments":    {quarantined, "sha256:9", []string{"quiet"}, ""},
+	} {
+		c.version.Kernel = kb.Kernel{Profile: "heat", Version: 3, ImageDigest: c.image, Arguments: c.arguments}
+		b := &catalogOf{profile: &kb.Profile{Name: "heat", DefaultVersion: 3, Versions: []kb.ProfileVersion{c.version}}}
+		_, err := Publisher{Broker: b}.Publish(t.Context(), pipeline.Candidate{Name: "heat", ImageDigest: "sha256:9"}, io.Discard)
+		if b.registered != (c.want == "") || c.want == "" && err != nil ||
+			c.want != "" && (!errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: registered %t, %v, want %q", name, b.registered, err, c.want)
+		}
+	}
+}
+
 type catalogOf struct {
 	Broker
 	profile    *kb.Profile
