@@ -84,7 +84,7 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 	}
 	p.made = &candidate
 	if p.SaveTraining != "" {
-		if err := p.save(w, manifest); err != nil {
+		if err := p.save(w, manifest, candidate); err != nil {
 			return err
 		}
 	}

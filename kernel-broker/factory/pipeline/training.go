@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
@@ -136,7 +137,11 @@ func (p *Pipeline) trainedOn() []verdict.Run {
 }
 
 // save writes what the runs said, with the report of the kernel.
-func (p *Pipeline) save(w *graph.Work, made build.Manifest) error {
+func (p *Pipeline) save(w *graph.Work, made build.Manifest, c Candidate) error {
+	if p.isCurrent(c) && !c.Benefit() {
+		return fmt.Errorf("training data of %q: jobs have this kernel already, it was compared with itself, and this cache has no report by which it won: "+
+			"--publish never compares it with the distribution's: %w", c.Name, kb.ErrFailedPrecondition)
+	}
 	run := p.Bench.Workload().Run(Train)
 	facts := training.Facts{
 		Kernel: p.Recipe.Name, BuildID: made.BuildID, Image: made.Image.Digest,
@@ -154,7 +159,7 @@ func (p *Pipeline) save(w *graph.Work, made build.Manifest) error {
 	for _, s := range p.Samples {
 		facts.Workload = "branches in " + filepath.Base(s.Path)
 	}
-	folders := map[string]string{training.Report: w.Need("report")}
+	folders := map[string]string{training.Report: c.Report}
 	if w.Has("slim") {
 		folders[training.Slimming] = w.Need("slim")
 	}

@@ -7,15 +7,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // learned is what a build by one world's runs saved.
@@ -35,6 +38,42 @@ func learned(t *testing.T, change func(*build.Recipe)) (*Training, *Candidate) {
 		t.Errorf("again: %+v saved %q, first %q, %v", again, w.pipe.SavedTraining(), made.Digest, err)
 	}
 	return made, candidate
+}
+
+// The report of what jobs get today compares it with itself. Training data take the one by which it won.
+func TestSaveTrainingOfTheCurrentKernel(t *testing.T) {
+	w := newWorld(t, nil)
+	won, _, err := w.build()
+	if err != nil || !won.Benefit() {
+		t.Fatalf("%+v, %v", won, err)
+	}
+	w.pipe.Current = won.Kernel
+	w.pipe.SaveTraining = filepath.Join(t.TempDir(), "fake.tar.zst")
+	if _, _, err := w.build(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if _, err := training.Unpack(t.Context(), w.pipe.SaveTraining, w.pipe.SavedTraining(), "fake", dir); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, training.Report, reportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := kernelreport.ReadMeasurement(text, won.ImageDigest); err != nil || !reflect.DeepEqual(m, won.Measured) {
+		t.Errorf("packed %+v, %v; it won by %+v", m, err, won.Measured)
+	}
+	// It was built and published elsewhere.
+	w.pipe.SaveTraining = filepath.Join(t.TempDir(), "fake.tar.zst")
+	if err := os.RemoveAll(w.pipe.Candidates.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.build(); !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "--publish never") {
+		t.Errorf("no report by which it won: %v", err)
+	}
+	if _, err := os.Stat(w.pipe.SaveTraining); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("saved all the same: %v", err)
+	}
 }
 
 // The same kernel, without a run and without the kernels on the way.
