@@ -73,7 +73,15 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := builder.PlanRecipe(ctx, o.changed(recipe))
+	recipe = o.changed(recipe)
+	if len(o.Nodes) > 0 && recipe.Slimming != build.SlimmingTrace {
+		return nil, fmt.Errorf("kernel %q: --nodes says what slimming keeps, and its recipe does not say slimming: %s: "+
+			"add the nodes' drivers to its fragments (kernelctl kernel hardware)", o.Name, build.SlimmingTrace)
+	}
+	if o.Aliases != "" && len(o.Nodes) == 0 {
+		return nil, fmt.Errorf("kernel %q: --aliases says which drivers the devices of --nodes need, and no nodes are given", o.Name)
+	}
+	plan, err := builder.PlanRecipe(ctx, recipe)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +102,7 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("kernel %q: %w", o.Name, err)
 	}
 	p.SaveTraining = o.SaveTraining
-	if o.trained(plan.Recipe) {
+	if o.trained() {
 		if p.Training, err = kernels.OpenTraining(ctx); err != nil {
 			return nil, err
 		}
@@ -132,9 +140,8 @@ func (o Options) changed(recipe build.Recipe) build.Recipe {
 
 // trained reports whether the catalog's training data take the place of runs. They
 // know nothing of the nodes for which this build slims.
-func (o Options) trained(recipe build.Recipe) bool {
-	forNodes := recipe.Slimming == build.SlimmingTrace && len(o.Nodes) > 0
-	return !o.Train && !forNodes && len(o.Counters)+len(o.Traces)+len(o.Samples) == 0
+func (o Options) trained() bool {
+	return !o.Train && len(o.Nodes)+len(o.Counters)+len(o.Traces)+len(o.Samples) == 0
 }
 
 // Complete fills in what was not given: the cache, the tools by the place of this

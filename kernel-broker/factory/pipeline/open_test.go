@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
 func TestOptionsTravel(t *testing.T) {
@@ -92,22 +90,18 @@ func TestInstalledPlaces(t *testing.T) {
 // Training data say what an earlier slimming and an earlier run found: they take the
 // place of neither where a build is given more to go by.
 func TestTrainingIsLeftAside(t *testing.T) {
-	slimmed, counted := build.Recipe{Slimming: build.SlimmingTrace}, build.Recipe{Optimisation: build.OptimisePGO}
 	for name, c := range map[string]struct {
 		options Options
-		recipe  build.Recipe
 		want    bool
 	}{
-		"nothing given":          {Options{}, slimmed, true},
-		"told to":                {Options{Train: true}, slimmed, false},
-		"counters":               {Options{Counters: []Counters{{Run: 7}}}, counted, false},
-		"traces":                 {Options{Traces: []string{"a"}}, slimmed, false},
-		"branches":               {Options{Samples: []Samples{{Path: "a"}}}, counted, false},
-		"nodes":                  {Options{Nodes: []string{"nodes.json"}}, slimmed, false},
-		"nodes, and no slimming": {Options{Nodes: []string{"nodes.json"}}, counted, true},
-		"aliases without a node": {Options{Aliases: "modules.alias"}, slimmed, true},
+		"nothing given": {Options{}, true},
+		"told to":       {Options{Train: true}, false},
+		"counters":      {Options{Counters: []Counters{{Run: 7}}}, false},
+		"traces":        {Options{Traces: []string{"a"}}, false},
+		"branches":      {Options{Samples: []Samples{{Path: "a"}}}, false},
+		"nodes":         {Options{Nodes: []string{"nodes.json"}}, false},
 	} {
-		if got := c.options.trained(c.recipe); got != c.want {
+		if got := c.options.trained(); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -117,6 +111,8 @@ func TestOpenRefuses(t *testing.T) {
 	for words, o := range map[string]Options{
 		"0 compilers at a time":           {Name: "mitgcm", Catalog: "../../../catalog"},
 		`kernel "nothing": no such recip`: {Name: "nothing", Catalog: "../../../catalog", Jobs: 1},
+		`kernel "server": --nodes says what slimming keeps, and its recipe does not say slimming: trace`: {Name: "server", Catalog: "../../../catalog", Jobs: 1, Nodes: []string{"nodes.json"}},
+		`kernel "mitgcm": --aliases says which drivers`:                                                  {Name: "mitgcm", Catalog: "../../../catalog", Jobs: 1, Aliases: "modules.alias"},
 	} {
 		if _, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v, want %q", err, words)
