@@ -100,7 +100,7 @@ func (b Bench) count(ctx context.Context, k Kernel, w workload.Workload, p workl
 // ran between the workload's markers in the second.
 func (b Bench) Trace(ctx context.Context, k Kernel, w workload.Workload, dir string) (whole, work string, err error) {
 	args := []string{"out=" + countsFile, "trace=" + runTraceFile, "regiontrace=" + workTraceFile}
-	if _, _, err := b.Run(ctx, k, w, w.Train, Options{Exact: w.Counted(), Plugin: args}, dir); err != nil {
+	if _, _, err := b.Run(ctx, k, w, w.Train, Options{Exact: w.Counted(), Linked: true, Plugin: args}, dir); err != nil {
 		return "", "", err
 	}
 	return filepath.Join(dir, runTraceFile), filepath.Join(dir, workTraceFile), nil
@@ -110,7 +110,7 @@ func (b Bench) Trace(ctx context.Context, k Kernel, w workload.Workload, dir str
 // of the kernel that was taken between the workload's markers (plugin/flow.h).
 func (b Bench) Branches(ctx context.Context, k Kernel, w workload.Workload, dir string) (string, error) {
 	args := []string{"out=" + countsFile, "branches=" + branchesFile}
-	if _, _, err := b.Run(ctx, k, w, w.Train, Options{Exact: w.Counted(), Plugin: args}, dir); err != nil {
+	if _, _, err := b.Run(ctx, k, w, w.Train, Options{Exact: w.Counted(), Linked: true, Plugin: args}, dir); err != nil {
 		return "", err
 	}
 	return filepath.Join(dir, branchesFile), nil
@@ -119,6 +119,8 @@ func (b Bench) Branches(ctx context.Context, k Kernel, w workload.Workload, dir 
 type Options struct {
 	// Exact guests repeat, are slower, and have one CPU.
 	Exact bool
+	// Linked has code at the addresses of its link map, as in exact guests.
+	Linked bool
 	// Plugin has arguments for kbcount; none is without it.
 	Plugin []string
 	Hooks  workload.Hooks
@@ -149,6 +151,9 @@ func (b Bench) Run(ctx context.Context, k Kernel, w workload.Workload, p workloa
 	guest := w.Guest()
 	guest.Kernel, guest.Initrd, guest.Exact, guest.Console = k.image(), initrd, o.Exact, b.Console
 	guest.KVM, guest.Every = o.KVM, o.Every
+	if o.Linked && !o.Exact {
+		guest.Arguments = []string{"nokaslr", "norandmaps"}
+	}
 	if len(o.Plugin) > 0 {
 		guest.Plugins = []vm.Plugin{{Path: b.Plugin, Args: o.Plugin}}
 	}
