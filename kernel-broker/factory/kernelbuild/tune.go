@@ -17,6 +17,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tune"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
 
 // TuneRequest says which kernel's configuration to search, and how long.
@@ -46,6 +47,14 @@ func Tune(ctx context.Context, r TuneRequest) (tune.Outcome, error) {
 	}
 	if recipe.Workload == "" {
 		return tune.Outcome{}, fmt.Errorf("kernel %q: its recipe names no workload to measure by: %w", recipe.Name, kb.ErrFailedPrecondition)
+	}
+	load, err := workload.Load(r.Options.Catalog, recipe.Workload)
+	if err != nil {
+		return tune.Outcome{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
+	}
+	if !load.Counted() {
+		return tune.Outcome{}, fmt.Errorf("kernel %q: workload %q has %d CPUs, so that the host's load is in its counts and no proposal can win: search with cpus: 1: %w",
+			recipe.Name, load.Name, load.CPUs, kb.ErrFailedPrecondition)
 	}
 	proposals, groups, err := r.proposals()
 	if err != nil {

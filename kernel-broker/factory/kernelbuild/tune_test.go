@@ -12,6 +12,30 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
+// With several CPUs no proposal could win.
+func TestTuneRefusesSeveralCPUs(t *testing.T) {
+	var r TuneRequest
+	r.Options.Catalog, r.Options.Cache, r.Options.Name = t.TempDir(), t.TempDir(), "two"
+	for file, from := range map[string]string{"kernels/two.yaml": "kernels/bench-syscalls.yaml", "workloads/postmark-2cpu.yaml": "workloads/postmark-2cpu.yaml"} {
+		text, err := os.ReadFile(filepath.Join("../../../catalog", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = []byte(strings.NewReplacer("name: bench-syscalls", "name: two", "workload: syscall-mix", "workload: postmark-2cpu").Replace(string(text)))
+		path := filepath.Join(r.Options.Catalog, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Site = filepath.Join(t.TempDir(), "factory.yaml")
+	if err := os.WriteFile(r.Site, []byte("mitigations: any\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Tune(t.Context(), r); !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "cpus: 1") {
+		t.Error(err)
+	}
+}
+
 func TestProposalsThatAreAskedFor(t *testing.T) {
 	var r TuneRequest
 	r.Options.Catalog = "../../../catalog"

@@ -76,7 +76,7 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 	}
 	if before, err := p.Candidates.Get(candidate.Name, candidate.ID); err == nil {
 		candidate.Made, candidate.Published = before.Made, before.Published
-		if before.Benefit() && p.isCurrent(candidate) {
+		if before.Benefit() && candidate.Outcome == verdict.NoBenefit && p.isCurrent(candidate) {
 			// It is what jobs get today because it won, and it cannot beat
 			// itself: what was found out then stands.
 			candidate.Outcome, candidate.Reason, candidate.Report, candidate.Measured = before.Outcome, before.Reason, before.Report, before.Measured
@@ -131,7 +131,7 @@ func (p *Pipeline) judged(w *graph.Work, c *Candidate) error {
 		return err
 	}
 	for _, data := range []Data{Test, Train} {
-		measured, err := ReadMeasured(w.Need(measuredAs(c.Name, data)))
+		measured, err := ReadMeasured(w.Need(measuredAs(c.Name, data)), p.Bench.Workload())
 		if err != nil {
 			return err
 		}

@@ -103,7 +103,7 @@ func (p *Pipeline) facts(w *graph.Work) (kernelreport.Facts, error) {
 			if !w.Has(measuredAs(name, data)) {
 				continue
 			}
-			measured, err := ReadMeasured(w.Need(measuredAs(name, data)))
+			measured, err := ReadMeasured(w.Need(measuredAs(name, data)), workload)
 			if err != nil {
 				return kernelreport.Facts{}, err
 			}
@@ -146,10 +146,14 @@ func (p *Pipeline) title(name string) string {
 	return p.Recipe.Description
 }
 
-// ReadMeasured reads what a Bench left in a folder.
-func ReadMeasured(dir string) (Measured, error) {
+// ReadMeasured reads what a Bench left in a folder. What the workload says of its figures is added here: results are
+// kept for months, and older ones do not say it.
+func ReadMeasured(dir string, of Workload) (Measured, error) {
 	var measured Measured
 	err := readJSON(filepath.Join(dir, MeasuredFile), &measured)
+	for i := range measured.Samples {
+		measured.Samples[i].HostClock = of.HostClock
+	}
 	return measured, err
 }
 

@@ -43,6 +43,7 @@ type fake struct {
 	lines    string            // build id of the plain kernel
 	bench    string            // version of the workload's programs
 	keeps    string            // version of the keep-lists
+	load     func(*Workload)   // changes the workload
 }
 
 func newFake() *fake {
@@ -139,8 +140,12 @@ func (f *fake) Stock(_ context.Context, w *graph.Work) error {
 func (f *fake) StockInputs(context.Context) (Inputs, error) { return Inputs{"package": "1"}, nil }
 
 func (f *fake) Workload() Workload {
-	return Workload{Name: "write8", Application: "fake", Description: "writes", Operation: "write of 8 bytes",
+	w := Workload{Name: "write8", Application: "fake", Description: "writes", Operation: "write of 8 bytes",
 		Train: verdict.Run{Workload: "write8", Seed: 1, Size: 100}, Test: verdict.Run{Workload: "write8", Seed: 7, Size: 300}, Required: []string{"write8"}}
+	if f.load != nil {
+		f.load(&w)
+	}
+	return w
 }
 
 func (f *fake) Inputs() (Inputs, error) { return Inputs{"workload": f.bench}, nil }

@@ -19,6 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
@@ -122,6 +123,55 @@ func TestNoBenefit(t *testing.T) {
 		list, err := w.pipe.Candidates.List("fake")
 		if err != nil || len(list) != 1 || list[0].Outcome != c.outcome {
 			t.Errorf("%s: candidates %+v, %v", name, list, err)
+		}
+	}
+}
+
+// Of some workloads nothing can be told. What was measured before that was known is judged by it, too.
+func TestNoVerdict(t *testing.T) {
+	for name, c := range map[string]struct {
+		load   func(*Workload)
+		reason string
+		report string
+	}{
+		"several CPUs": {func(w *Workload) { w.HostClock = true }, "a workload with one CPU allows a verdict", `"host_clock": true`},
+	} {
+		w := newWorld(t, nil)
+		w.pipe.Publisher = nil
+		if candidate, _, err := w.build(); err != nil || !candidate.Benefit() {
+			t.Fatalf("%s, unknown: %+v, %v", name, candidate, err)
+		}
+		w.pipe.Publisher, w.load = w.fake, c.load
+		candidate, worked, err := w.build()
+		if err != nil || worked != "" || candidate.Outcome != verdict.Refused || !strings.Contains(candidate.Reason, c.reason) || candidate.Published != "" {
+			t.Errorf("%s: worked on %q, %+v, %v", name, worked, candidate, err)
+		}
+		if text, err := os.ReadFile(candidate.JSON()); err != nil || !strings.Contains(string(text), c.report) {
+			t.Errorf("%s: no %s in the report, %v", name, c.report, err)
+		}
+		// It had won before.
+		w = newWorld(t, nil)
+		won, _, err := w.build()
+		if err != nil || !won.Benefit() {
+			t.Fatalf("%s, unknown: %+v, %v", name, won, err)
+		}
+		w.pipe.Current, w.load = won.Kernel, c.load
+		if candidate, _, err := w.build(); err != nil || candidate.Outcome != verdict.Refused || !strings.Contains(candidate.Reason, c.reason) {
+			t.Errorf("%s, of the current kernel: %+v, %v", name, candidate, err)
+		}
+	}
+}
+
+func TestWorkloadOfTheEmulator(t *testing.T) {
+	for name, c := range map[string]struct {
+		load      workload.Workload
+		hostClock bool
+	}{
+		"one CPU": {workload.Workload{Name: "x", CPUs: 1, Check: "true"}, false},
+		"several": {workload.Workload{Name: "x", CPUs: 2, Check: "true"}, true},
+	} {
+		if got := (Emulator{Load: c.load}).Workload(); got.HostClock != c.hostClock {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
@@ -380,14 +430,14 @@ func TestMeasuredIsStrict(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, MeasuredFile), []byte(`{"sample":[]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadMeasured(dir); err == nil || !strings.Contains(err.Error(), `unknown field "sample"`) {
+	if _, err := ReadMeasured(dir, Workload{}); err == nil || !strings.Contains(err.Error(), `unknown field "sample"`) {
 		t.Error(err)
 	}
 	var syntax *json.SyntaxError
 	if err := os.WriteFile(filepath.Join(dir, MeasuredFile), []byte(`{`+"\x00"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadMeasured(dir); !errors.As(err, &syntax) {
+	if _, err := ReadMeasured(dir, Workload{}); !errors.As(err, &syntax) {
 		t.Error(err)
 	}
 }

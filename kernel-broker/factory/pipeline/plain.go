@@ -30,7 +30,7 @@ func (p *Pipeline) MeasurePlain(ctx context.Context, runner *graph.Runner, run s
 	if err != nil {
 		return Measured{}, plainFault(ctx, err)
 	}
-	measured, err := ReadMeasured(results[step].Files())
+	measured, err := ReadMeasured(results[step].Files(), p.Bench.Workload())
 	if err != nil {
 		return Measured{}, err
 	}

@@ -32,7 +32,7 @@ func FuzzReadBack(f *testing.F) {
 				t.Errorf("%v does not name %q", err, path)
 			}
 		}
-		measured, err := ReadMeasured(dir)
+		measured, err := ReadMeasured(dir, Workload{})
 		if err != nil {
 			named(err)
 		} else {
@@ -40,7 +40,7 @@ func FuzzReadBack(f *testing.F) {
 			if err := writeJSON(again, measured); err != nil {
 				t.Fatal(err)
 			}
-			if back, err := ReadMeasured(filepath.Dir(again)); err != nil || !reflect.DeepEqual(back, measured) {
+			if back, err := ReadMeasured(filepath.Dir(again), Workload{}); err != nil || !reflect.DeepEqual(back, measured) {
 				t.Errorf("%+v came back as %+v, %v", measured, back, err)
 			}
 		}

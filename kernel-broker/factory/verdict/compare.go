@@ -55,6 +55,8 @@ type Comparison struct {
 	Method   string      `json:"method"`
 	Test     *stats.Test `json:"test,omitempty"`
 	Standing Standing    `json:"standing"`
+	// HostClock: kernels are measured one after the other, so that the host's load may make the difference.
+	HostClock bool `json:"host_clock,omitempty"`
 	// Reason of the standing, in words.
 	Reason string `json:"reason"`
 	// Unequal says why the two were not compared as equals. Then the figures
@@ -95,7 +97,8 @@ func Compare(candidate, current Side, rules Rules) Comparison {
 	if candidate.Kernel.Name != current.Kernel.Name {
 		c.addUnequal(trainedOn(current.Kernel, test))
 	}
-	if a.repeats() && b.repeats() {
+	c.HostClock = a.HostClock || b.HostClock
+	if a.repeats() && b.repeats() && !c.HostClock {
 		c.countExactly(rules)
 	} else {
 		c.judge(a, b, rules)
@@ -197,6 +200,8 @@ func (c *Comparison) judge(a, b Sample, rules Rules) {
 	c.Test = &test
 	difference := c.Of.Median - c.To.Median
 	switch {
+	case c.HostClock:
+		c.Standing, c.Reason = Unclear, "counted by the host's clock, so that the host's load is in it"
 	case math.Abs(difference) <= c.Spread:
 		c.Standing = Unclear
 		c.Reason = fmt.Sprintf("the difference of %s is within the spread of %s", number(math.Abs(difference)), number(c.Spread))

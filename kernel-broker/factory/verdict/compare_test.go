@@ -61,6 +61,22 @@ func TestMedianAgainstMean(t *testing.T) {
 	}
 }
 
+// As two kernels that differ in nothing, of which one was measured while the host was busy.
+func TestTheHostsClockTellsNothing(t *testing.T) {
+	a, b := side("pgo", false, 90, 91, 90), side("slim", false, 99, 99, 99)
+	if got := Compare(a, b, rules); got.Standing != Better {
+		t.Fatalf("%s: %s", got.Standing, got.Reason)
+	}
+	b.Sample.HostClock = true
+	got := Compare(a, b, rules)
+	if got.Standing != Unclear || !strings.Contains(got.Reason, "the host's clock") || !got.HostClock || got.Test == nil {
+		t.Errorf("%s: %s, %+v", got.Standing, got.Reason, got)
+	}
+	if whole := CompareAll([]Side{a, a}, []Side{b, b}, rules); whole.Standing != Unclear {
+		t.Errorf("in parts: %s: %s", whole.Standing, whole.Reason)
+	}
+}
+
 func TestCompareOnlyLikeWithLike(t *testing.T) {
 	for name, change := range map[string]func(*Sample){
 		"workloads":             func(s *Sample) { s.Workload = "tcp" },

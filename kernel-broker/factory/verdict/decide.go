@@ -213,6 +213,8 @@ func (c Case) weigh(wholes []Whole) Verdict {
 		switch {
 		case one.Standing == Incomparable:
 			return refused("%s: %s", MetricName(one.Metric), one.Reason)
+		case slices.ContainsFunc(one.Parts, func(c Comparison) bool { return c.HostClock }):
+			return refused("%s: a workload with one CPU allows a verdict", one.words())
 		case one.Standing == Worse:
 			lost = append(lost, one.words())
 		case one.Standing == Better && -one.Change < c.Rules.LeastGain:

@@ -43,6 +43,12 @@ func TestDecide(t *testing.T) {
 				c.Samples = []Sample{sample("pgo", false, 90, 95, 110), sample("slim", false, 99, 99, 99)}
 			}, NoBenefit, "within the spread",
 		},
+		{
+			"counts by the host's clock", func(c *Case) {
+				c.Samples = []Sample{sample("pgo", false, 90, 90, 91), sample("slim", false, 99, 99, 99)}
+				c.Samples[0].HostClock, c.Samples[1].HostClock = true, true
+			}, Refused, "kernel instructions -9.1 % on write8 (counted by the host's clock, so that the host's load is in it): a workload with one CPU allows a verdict",
+		},
 		{"a failed check", func(c *Case) {
 			c.Checks = append(c.Checks, CheckRun{"fsx", "pgo", false, "wrong bytes at 17"})
 		}, NoBenefit, "not correct: fsx (wrong bytes at 17)"},

@@ -328,6 +328,9 @@ func (w *Whole) judge(ratios []float64, count map[Standing]int, rules Rules) {
 	switch {
 	case count[Better]+count[Worse] == 0 && count[Unclear] > 0:
 		w.Standing = Unclear
+		if w.Parts[0].HostClock {
+			w.Reason = w.Parts[0].Reason
+		}
 	case mean == 1:
 		w.Standing = Equal
 	case math.Abs(w.Change) <= rules.Resolution*max(mean, 1):

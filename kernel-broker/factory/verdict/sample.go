@@ -29,6 +29,9 @@ type Sample struct {
 	// Exact says that the method repeats exactly: a difference is then a
 	// difference, however small, and needs no test for significance.
 	Exact bool `json:"exact"`
+	// HostClock says that the guest's clock was the host's, whose load is then in the counts:
+	// a busy host has more timer ticks in the same work.
+	HostClock bool `json:"host_clock,omitempty"`
 	// Values has one value per repetition.
 	Values []float64 `json:"values"`
 	// Size of the run, in the workload's own terms (operations asked for,

@@ -212,7 +212,7 @@ func (s *SideBySide) facts(w *graph.Work) (kernelreport.Facts, error) {
 // are the machine's and the kernel's, and so the same under each.
 func (s *SideBySide) measured(w *graph.Work, facts *kernelreport.Facts, kernel *kernelreport.Kernel) error {
 	for _, bench := range s.Benches {
-		measured, err := pipeline.ReadMeasured(w.Need(measuredOn(kernel.Name, bench.Workload().Name)))
+		measured, err := pipeline.ReadMeasured(w.Need(measuredOn(kernel.Name, bench.Workload().Name)), bench.Workload())
 		if err != nil {
 			return err
 		}

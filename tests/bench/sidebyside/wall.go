@@ -68,7 +68,7 @@ func (b *builder) wall(bench pipeline.Bench, rounds int, machine string, kernels
 	b.add(id, "wall", mine, needs, timing, func(ctx context.Context, w *graph.Work) error {
 		folders := map[string]string{}
 		for kernel := range kernels {
-			measured, err := pipeline.ReadMeasured(w.Need(measuredOn(kernel, name)))
+			measured, err := pipeline.ReadMeasured(w.Need(measuredOn(kernel, name)), bench.Workload())
 			if err != nil {
 				return err
 			}
