@@ -44,7 +44,7 @@ func (e Emulator) Workload() Workload {
 		return verdict.Run{Workload: e.Load.Name, Seed: p.Seed, Size: p.Size}
 	}
 	return Workload{Name: e.Load.Name, Application: e.Load.Application, Description: e.Load.Description, Operation: e.Load.Operation,
-		Train: run(e.Load.Train), Test: run(e.Load.Test), Required: []string{e.Load.Name}, HostClock: !e.Load.Counted()}
+		Train: run(e.Load.Train), Test: run(e.Load.Test), Required: []string{e.Load.Name}, HostClock: !e.Load.Counted(), Unchecked: strings.TrimSpace(e.Load.Check) == ""}
 }
 
 func (e Emulator) Inputs() (Inputs, error) { return e.Machine.Inputs(context.Background(), e.Load) }

@@ -146,13 +146,16 @@ func (p *Pipeline) title(name string) string {
 	return p.Recipe.Description
 }
 
-// ReadMeasured reads what a Bench left in a folder. What the workload says of its figures is added here: results are
-// kept for months, and older ones do not say it.
+// ReadMeasured reads what a Bench left in a folder. What the workload says of its figures and checks is added here:
+// results are kept for months, and older ones do not say it.
 func ReadMeasured(dir string, of Workload) (Measured, error) {
 	var measured Measured
 	err := readJSON(filepath.Join(dir, MeasuredFile), &measured)
 	for i := range measured.Samples {
 		measured.Samples[i].HostClock = of.HostClock
+	}
+	for i, check := range measured.Checks {
+		measured.Checks[i].NotChecked = check.Passed && of.Unchecked
 	}
 	return measured, err
 }

@@ -135,6 +135,7 @@ func TestNoVerdict(t *testing.T) {
 		report string
 	}{
 		"several CPUs": {func(w *Workload) { w.HostClock = true }, "a workload with one CPU allows a verdict", `"host_clock": true`},
+		"no check":     {func(w *Workload) { w.Unchecked = true }, `workload "write8" has no check`, `"not_checked": true`},
 	} {
 		w := newWorld(t, nil)
 		w.pipe.Publisher = nil
@@ -166,11 +167,13 @@ func TestWorkloadOfTheEmulator(t *testing.T) {
 	for name, c := range map[string]struct {
 		load      workload.Workload
 		hostClock bool
+		unchecked bool
 	}{
-		"one CPU": {workload.Workload{Name: "x", CPUs: 1, Check: "true"}, false},
-		"several": {workload.Workload{Name: "x", CPUs: 2, Check: "true"}, true},
+		"one CPU":  {workload.Workload{Name: "x", CPUs: 1, Check: "true"}, false, false},
+		"several":  {workload.Workload{Name: "x", CPUs: 2, Check: "true"}, true, false},
+		"no check": {workload.Workload{Name: "x", CPUs: 1, Check: "\n"}, false, true},
 	} {
-		if got := (Emulator{Load: c.load}).Workload(); got.HostClock != c.hostClock {
+		if got := (Emulator{Load: c.load}).Workload(); got.HostClock != c.hostClock || got.Unchecked != c.unchecked {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -77,6 +77,8 @@ type Workload struct {
 	// HostClock is for verdict.Sample. What came later is left out of the JSON form, which is part of
 	// a verdict's key, where it is false.
 	HostClock bool `json:",omitempty"`
+	// Unchecked: nothing checks what the workload did.
+	Unchecked bool `json:",omitempty"`
 }
 
 func (w Workload) Run(data Data) verdict.Run {

@@ -46,6 +46,8 @@ type CheckRun struct {
 	Workload string `json:"workload"`
 	Kernel   string `json:"kernel"`
 	Passed   bool   `json:"passed"`
+	// NotChecked: the workload ran to its end, and has no check of what it did.
+	NotChecked bool `json:"not_checked,omitempty"`
 	// Detail says what was wrong.
 	Detail string `json:"detail,omitempty"`
 }
@@ -163,10 +165,14 @@ func refused(format string, args ...any) Verdict {
 
 // correct is nil when the candidate passed all that it had to.
 func (c Case) correct() *Verdict {
-	ran := map[string]bool{}
+	ran, unchecked := map[string]bool{}, map[string]bool{}
 	var wrong []string
 	for _, check := range c.Checks {
 		if check.Kernel != c.Candidate.Name {
+			continue
+		}
+		if check.NotChecked {
+			unchecked[check.Workload] = true
 			continue
 		}
 		ran[check.Workload] = true
@@ -178,6 +184,10 @@ func (c Case) correct() *Verdict {
 		return &Verdict{Outcome: NoBenefit, Reason: "not correct: " + strings.Join(wrong, ", ")}
 	}
 	for _, name := range c.Required {
+		if unchecked[name] {
+			v := refused("workload %q has no check: nothing says that %s works", name, c.Candidate.Name)
+			return &v
+		}
 		if !ran[name] {
 			v := refused("check %q did not run on %s", name, c.Candidate.Name)
 			return &v

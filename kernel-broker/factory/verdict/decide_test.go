@@ -50,12 +50,19 @@ func TestDecide(t *testing.T) {
 			}, Refused, "kernel instructions -9.1 % on write8 (counted by the host's clock, so that the host's load is in it): a workload with one CPU allows a verdict",
 		},
 		{"a failed check", func(c *Case) {
-			c.Checks = append(c.Checks, CheckRun{"fsx", "pgo", false, "wrong bytes at 17"})
+			c.Checks = append(c.Checks, CheckRun{Workload: "fsx", Kernel: "pgo", Detail: "wrong bytes at 17"})
 		}, NoBenefit, "not correct: fsx (wrong bytes at 17)"},
 		{"somebody else's failed check", func(c *Case) {
-			c.Checks = append(c.Checks, CheckRun{"fsx", "slim", false, "wrong bytes"})
+			c.Checks = append(c.Checks, CheckRun{Workload: "fsx", Kernel: "slim", Detail: "wrong bytes"})
 		}, Benefit, "fewer"},
 		{"no check", func(c *Case) { c.Checks = nil }, Refused, "no check for correctness"},
+		{"a workload without a check", func(c *Case) { c.Checks[0].NotChecked = true }, Refused, "no check for correctness ran on pgo"},
+		{"the application's workload has no check", func(c *Case) {
+			c.Checks[0].NotChecked, c.Required = true, []string{"write8"}
+		}, Refused, `workload "write8" has no check: nothing says that pgo works`},
+		{"one that fails without a check", func(c *Case) {
+			c.Checks[0] = CheckRun{Workload: "write8", Kernel: "pgo", Detail: "run failed"}
+		}, NoBenefit, "not correct: write8 (run failed)"},
 		{"a check is missing", func(c *Case) { c.Required = []string{"write8", "fsx"} }, Refused, `check "fsx" did not run on pgo`},
 		{"not measured", func(c *Case) { c.Samples = c.Samples[:1] }, Refused, "was not measured on both pgo and slim"},
 		{"measured at another seed", func(c *Case) { c.Samples[1].Seed = 8 }, Refused, "seed 7"},
@@ -81,12 +88,12 @@ func TestDecide(t *testing.T) {
 		{"as weak as the current one, and stock fails its workload", func(c *Case) {
 			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Vulnerable"}, []string{"meltdown: Vulnerable"}
 			c.Stock = Kernel{Name: "stock"}
-			c.Checks = append(c.Checks, CheckRun{"write8", "stock", false, "run failed"})
+			c.Checks = append(c.Checks, CheckRun{Workload: "write8", Kernel: "stock", Detail: "run failed"})
 		}, Refused, "stock fails write8: what it does about the processor's flaws is not known"},
 		{"stock fails its workload, where the site allows other mitigations", func(c *Case) {
 			c.Rules.UnequalMitigations = true
 			c.Stock = Kernel{Name: "stock"}
-			c.Checks = append(c.Checks, CheckRun{"write8", "stock", false, "run failed"})
+			c.Checks = append(c.Checks, CheckRun{Workload: "write8", Kernel: "stock", Detail: "run failed"})
 		}, Benefit, "fewer)"},
 		{"as stock", func(c *Case) {
 			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Mitigation: PTI"}, []string{"meltdown: Mitigation: PTI"}

@@ -83,8 +83,11 @@ func chance(c verdict.Comparison) report.Cell {
 }
 
 // passed stands out where a check did not.
-func passed(yes bool) report.Cell {
-	if yes {
+func passed(check verdict.CheckRun) report.Cell {
+	switch {
+	case check.NotChecked:
+		return report.Text("not checked")
+	case check.Passed:
 		return report.Text("passed")
 	}
 	return report.Cell{Text: "FAILED", Strong: true, Shade: 3}

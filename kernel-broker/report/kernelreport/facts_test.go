@@ -72,6 +72,7 @@ func TestFiguresOfAKernel(t *testing.T) {
 		"L1 data cache misses in the kernel (model) against slim | io-write8 | +40.0 % |",
 		"User instructions for each operation | io-write8 | 358 | 256 |",
 		"Workloads that check for correctness | fsx | io-kernel | passed",
+		"Workloads that check for correctness | syscalls | io-kernel | not checked",
 		"| 3 | 6.1.0-56-amd64 | 243 | 210 | fs/aio.o | io_uring_setup nfs",
 		"Drivers that nodes have devices for and that the kernel never had | n1 | ixgbe | pci:8086:10fb",
 		"Options that went, and why | SND | Sound card support | nothing of it ran | 14 | 85.9 KiB",
