@@ -4,9 +4,11 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -152,7 +154,8 @@ func (p *playbooks) try(playbook string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// An upgrade drains a node in service and gives it back; what somebody has set down or drained stays so, with its reason.
+// An upgrade drains a node in service and gives it back, also one that Slurm is to boot after its job; what somebody has set down or
+// drained stays so, with its reason.
 func TestUpgradeLeavesNodesOutOfService(t *testing.T) {
 	p := newPlaybooks(t)
 	p.program("sinfo", `node='' format=''
@@ -161,12 +164,12 @@ while [ $# -gt 0 ]; do
 	shift
 done
 case $format in
-%T) cat "$state/$node" ;;
+'%T|%E') echo "$(cat "$state/$node")|$(cat "$state/$node.reason")" ;;
 %E) cat "$state/$node.reason" ;;
 *) for node in n1 n2 n3; do echo "$node $(cat "$state/$node")"; done ;;
 esac`)
 	p.program("scontrol", `node=${2#nodename=} to=${3#state=}
-echo "$node $to" >>"$state/log"
+echo "$node:$to" >>"$state/log"
 [ "$to" != resume ] || { echo idle >"$state/$node"; echo none >"$state/$node.reason"; exit; }
 echo drained >"$state/$node"
 echo "${4#reason=}" >"$state/$node.reason"`)
@@ -183,20 +186,33 @@ echo ']}'`)
 	}
 	p.role("agent", "- {name: Upgrade, command: 'touch "+p.dir+"/state/{{ inventory_hostname }}.upgraded'}\n")
 	p.write("packages/kernel-broker-agent_2.0-1_amd64.deb", "", 0o644)
-	for node, is := range map[string][2]string{"n1": {"idle", "none"}, "n2": {"down*", "a broken DIMM"}, "n3": {"drained", "alice looks"}} {
-		p.write("state/"+node, is[0], 0o644)
-		p.write("state/"+node+".reason", is[1], 0o644)
-	}
-	out := p.run("upgrade.yml", "-e", "kernel_broker_packages="+p.dir+"/packages", "-e", "upgrade_serial=3", "-e", "verify_away=n2")
-	if got := p.read("state/log"); got != "n1 drain\nn1 resume" {
-		t.Errorf("the upgrade did %q\n%s", got, out)
-	}
-	for node, want := range map[string]string{"n1": "idle none", "n2": "down* a broken DIMM", "n3": "drained alice looks"} {
-		if got := p.read("state/"+node) + " " + p.read("state/"+node+".reason"); got != want {
-			t.Errorf("%s is %q after the upgrade, want %q", node, got, want)
+	upgrade := func(before, after map[string][2]string, want string) {
+		t.Helper()
+		for node, is := range before {
+			p.write("state/"+node, is[0], 0o644)
+			p.write("state/"+node+".reason", is[1], 0o644)
 		}
-		p.read("state/" + node + ".upgraded")
+		p.write("state/log", "", 0o644)
+		out := p.run("upgrade.yml", "-e", "kernel_broker_packages="+p.dir+"/packages", "-e", "upgrade_serial=3", "-e", "verify_away=n2")
+		did := strings.Fields(p.read("state/log"))
+		if slices.Sort(did); strings.Join(did, " ") != want {
+			t.Errorf("the upgrade did %q, want %q\n%s", did, want, out)
+		}
+		for node, want := range after {
+			if got := [2]string{p.read("state/" + node), p.read("state/" + node + ".reason")}; got != want {
+				t.Errorf("%s is %q after the upgrade, want %q", node, got, want)
+			}
+			p.read("state/" + node + ".upgraded")
+		}
 	}
+	before := map[string][2]string{"n1": {"idle", "none"}, "n2": {"down*", "a broken DIMM"}, "n3": {"drained", "alice looks"}}
+	after := maps.Clone(before)
+	upgrade(before, after, "n1:drain n1:resume")
+
+	// Under a job with a profile Slurm prints a drain, which ends with the job.
+	before = map[string][2]string{"n1": {"draining@", "kprof:mitgcm@3"}, "n2": {"draining@", "alice drains kprof:"}, "n3": {"draining@", "Reboot ASAP"}}
+	after = map[string][2]string{"n1": {"idle", "none"}, "n2": before["n2"], "n3": {"idle", "none"}}
+	upgrade(before, after, "n1:drain n1:resume n3:drain n3:resume")
 }
 
 // A user of slurmdbd without the level gets it; one that slurmdbd does not have is added with it.
