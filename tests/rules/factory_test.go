@@ -69,7 +69,7 @@ func TestFactoryConfigIsChecked(t *testing.T) {
 	}
 }
 
-// What the role writes the factory reads; a mistake stops the role before it installs anything.
+// What the role writes the factory reads; a mistake stops the role before it installs anything, and a controller's client.yaml stays.
 func TestFactoryRole(t *testing.T) {
 	p := newPlaybooks(t)
 	p.write("ansible/roles/package/tasks/main.yml", "- ansible.builtin.debug: {msg: 'package {{ package_names }}'}\n", 0o644)
@@ -79,6 +79,7 @@ func TestFactoryRole(t *testing.T) {
 	p.module("apt", `cat "$1" >>"$state/log"; echo '{"changed": false}'`)
 	p.write("state/log", "", 0o644)
 	p.write("ansible/factory.yml", "- {hosts: n1, gather_facts: false, roles: [factory]}\n", 0o644)
+	p.write("ansible/controller.yml", "- {hosts: ctl1, gather_facts: false, roles: [factory]}\n", 0o644)
 	for _, config := range []string{"{mitigation: any}", "{mitigations: none}", "{may_give_up: [speed]}", "{may_give_up: security}"} {
 		p.fails("factory_config may have mitigations (stock or any)", "factory.yml", "-e", "{factory_config: "+config+"}")
 	}
@@ -101,6 +102,9 @@ func TestFactoryRole(t *testing.T) {
 	}
 	if out := p.run("factory.yml", "-e", "factory_publish=false"); strings.Contains(out, `"client"`) {
 		t.Errorf("without a broker\n%s", out)
+	}
+	if out := p.run("controller.yml"); strings.Contains(out, `"client"`) {
+		t.Errorf("the broker's client.yaml is replaced\n%s", out)
 	}
 	if s, err = site.Load(p.dir + "/factory.yaml"); err != nil || s.Mitigations != site.Stock {
 		t.Errorf("the factory reads %v, %v", s, err)
