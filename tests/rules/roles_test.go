@@ -16,6 +16,7 @@ func TestMungeKeyOfCluster(t *testing.T) {
 	p := newPlaybooks(t)
 	p.noPackages()
 	p.module("systemd", `echo '{"changed": false}'`)
+	p.program("systemctl", systemctl)
 	p.edit("roles/munge/tasks/key.yml", "chown munge:munge", "touch",
 		"    src: /etc/munge/munge.key\n  register: munge_key\n", "    src: "+p.dir+"/{{ munge_key_host }}/key\n  register: munge_key\n",
 		"/etc/munge/munge.key", p.dir+"/{{ inventory_hostname }}/key")
