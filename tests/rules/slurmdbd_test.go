@@ -3,8 +3,10 @@
 package rules
 
 import (
+	"encoding/json"
 	"fmt"
 	"os/user"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -35,5 +37,42 @@ func TestRunAfterBrokenRun(t *testing.T) {
 	out := p.run("broken.yml", args...)
 	if got := p.read("state/log"); got != "restart munge\nrestart slurmdbd" || !strings.Contains(out, "changed=0") {
 		t.Errorf("daemons older than their files: %q\n%s", got, out)
+	}
+}
+
+// The password of slurmdbd.conf is written as Slurm's parser reads it; one that no line of that file can have is refused.
+func TestStoragePassword(t *testing.T) {
+	p := newPlaybooks(t)
+	p.write("ansible/roles/slurmdbd/tasks/show.yml", `- block:
+    - ansible.builtin.import_tasks: validate.yml
+    - {ansible.builtin.template: {src: slurmdbd.conf.j2, dest: "`+p.dir+`/{{ index }}", mode: "0600"}}
+  rescue:
+    - {ansible.builtin.copy: {content: StoragePass refused, dest: "`+p.dir+`/{{ index }}", mode: "0600"}}
+`, 0o644)
+	p.write("ansible/password.yml", `- hosts: n1
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: slurmdbd, tasks_from: show}
+      vars: {slurmdbd_storage_password: "{{ item }}"}
+      loop: "{{ passwords }}"
+      loop_control: {index_var: index}
+`, 0o644)
+	rows := [][2]string{
+		{"plain", "=plain"}, {"a#b", `=a\#b`}, {`a\b\`, `=a\\b\\`}, {`a\#b`, `=a\\\#b`}, {"two words#", `="two words\#"`}, {`a"b`, `=a"b`},
+		{`"a"`, " refused"}, {`a "b`, " refused"}, {`a" b`, " refused"}, {"a\nb", " refused"},
+	}
+	var passwords []string
+	for _, row := range rows {
+		passwords = append(passwords, row[0])
+	}
+	text, err := json.Marshal(map[string]any{"passwords": passwords})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.run("password.yml", "-e", string(text))
+	for i, row := range rows {
+		if got := p.read(strconv.Itoa(i)) + "\n"; !strings.Contains(got, "StoragePass"+row[1]+"\n") {
+			t.Errorf("%q is written as\n%swant StoragePass%s", row[0], got, row[1])
+		}
 	}
 }
