@@ -4,9 +4,47 @@ package rules
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
+
+// The plugin's package breaks all other releases of what loads it: Debian's packages of Slurm and SchedMD's, as they are
+// recommended by the packages of agent and broker.
+func TestPluginBreaksOtherSlurm(t *testing.T) {
+	var plugin, agent, broker struct {
+		Overrides struct {
+			Deb struct {
+				Recommends []string
+				Deb        struct{ Breaks []string }
+			}
+		}
+	}
+	for path, into := range map[string]any{"plugin": &plugin, "agent": &agent, "broker": &broker} {
+		if err := yaml.Unmarshal(read(t, "packaging/"+path+".yaml"), into); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	found := 0
+	for _, group := range append(agent.Overrides.Deb.Recommends, broker.Overrides.Deb.Recommends...) {
+		for name := range strings.SplitSeq(group, " | ") {
+			if strings.HasSuffix(name, "slurmctld") {
+				continue
+			}
+			found++
+			for _, bound := range []string{" (<< ${SLURM}~)", " (>= ${SLURM_NEXT}~)"} {
+				if !slices.Contains(plugin.Overrides.Deb.Deb.Breaks, name+bound) {
+					t.Errorf("packaging/plugin.yaml: breaks has no %s%s", name, bound)
+				}
+			}
+		}
+	}
+	if found != 4 {
+		t.Errorf("found %d packages that load the plugin, want slurmd and the client of two packagings", found)
+	}
+}
 
 // Versions of packages sort as the versions of git do, by dpkg's and rpm's rules: a release candidate before its
 // release, a commit after it.
