@@ -5,6 +5,7 @@ package rules
 import (
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -394,7 +395,7 @@ func TestRemoveRevokedNodeWaitsForJob(t *testing.T) {
 	}
 }
 
-// What left the folder of profiles is not registered again; the policy in force is that of its file.
+// What left the folder of profiles is not registered again; the policy in force is that of its file, which the inventory knows.
 func TestCatalogAndPolicyFollowFiles(t *testing.T) {
 	p := newPlaybooks(t)
 	p.own()
@@ -431,7 +432,21 @@ esac`)
   tasks:
     - ansible.builtin.include_role: {name: broker, tasks_from: end}
 `, 0o644)
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write("ansible/valid.yml", `- hosts: ctl1
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: broker, tasks_from: validate}
+`, 0o644)
+	valid := []string{"-e", "broker_slurm_user=" + me.Username}
+	p.fails("ctl1 has "+p.dir+"/policy.yaml, and the inventory has no broker_policy", "valid.yml", valid...)
+	p.run("valid.yml", append(valid, "-e", "{broker_config: {policy: "+p.dir+"/policy.yaml}}")...)
+
 	policy := []string{"-e", "{broker_policy: {}}"}
+	p.run("valid.yml", append(valid, policy...)...)
 	p.write("state/policy", `{"digest": "sha256:0"}`, 0o644)
 	p.run("follow.yml", policy...)
 	sum, err := exec.Command("sha256sum", filepath.Join(p.dir, "policy.yaml")).Output()
