@@ -185,7 +185,7 @@ var faults = map[string]fault{
 	"an optional plugin":                  {plugstackText("optional /usr/lib/kernel-broker/kernel_profile.so\n"), "plugstack", "/etc/slurm/plugstack.conf", Error, "ignores what it says", "write required"},
 	"no plugin":                           {plugstackText("required /usr/lib/slurm/other.so\n"), "plugstack", "/etc/slurm/plugstack.conf", Error, "does not name the plugin", "add the line"},
 	"no plugstack.conf":                   {func(s *Site) { s.Plugstack.Value.Error = "no such file" }, "plugstack", "/etc/slurm/plugstack.conf", Error, "no such file", "add the line"},
-	"a plugin for another Slurm":          {func(s *Site) { s.Plugin.Value.Installed = "24.11" }, "plugin-version", "/usr/lib/kernel-broker/kernel_profile.so", Error, "compiled for Slurm 22.05", "Slurm 24.11"},
+	"a plugin for another Slurm":          {func(s *Site) { s.Plugin.Value.Installed = "24.11" }, "plugin-version", "/usr/lib/kernel-broker/kernel_profile.so", Error, "compiled for Slurm 22.05, and this host has 24.11", "Slurm 24.11"},
 	"the plugin's file is missing":        {func(s *Site) { s.Plugin.Value.Error = "no such file" }, "plugin-version", "/usr/lib/kernel-broker/kernel_profile.so", Error, "cannot be loaded", "install the plugin"},
 	"no snapshot":                         {func(s *Site) { s.Snapshot.Value.Error = "no such file" }, "snapshot", "/var/lib/kernel-broker/catalog.snapshot", Warning, "misspelt", "copy catalog.snapshot"},
 	"an old snapshot":                     {func(s *Site) { s.Snapshot.Value.Stale = true }, "snapshot", "/var/lib/kernel-broker/catalog.snapshot", Warning, "differs", "copy it again"},

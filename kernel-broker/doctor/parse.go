@@ -106,14 +106,11 @@ func (c SlurmConfig) AtLeast(major, minor int) bool {
 	return errA == nil && errB == nil && (a > major || a == major && b >= minor)
 }
 
-// Release is the part of slurmctld's version that plugins depend on, such as 22.05.
-func (c SlurmConfig) Release() string {
-	parts := strings.Split(c.Value("SLURM_VERSION"), ".")
-	if len(parts) < 2 {
-		return ""
-	}
-	return parts[0] + "." + parts[1]
-}
+// InstalledRelease is the part of a Slurm program's version that plugins depend on, such as 22.05, from the output of
+// its --version.
+func InstalledRelease(text string) string { return slurmRelease.FindString(text) }
+
+var slurmRelease = regexp.MustCompile(`[0-9]+\.[0-9]+`)
 
 // SlurmRelease is the version in a plugin: major, minor and micro, a byte or two each.
 func SlurmRelease(version uint32) string { return fmt.Sprintf("%d.%02d", version>>16, version>>8&0xff) }

@@ -108,7 +108,8 @@ type Plugstack struct {
 // Plugin is the file of the SPANK plugin.
 type Plugin struct {
 	Path, Error string
-	// Slurm is the version that it was compiled for, such as 22.05; Installed is slurmctld's.
+	// Slurm is the version that it was compiled for, such as 22.05; Installed is that of this host's Slurm, empty if
+	// scontrol does not say it.
 	Slurm, Installed string
 }
 

@@ -199,7 +199,7 @@ func (s *surveyor) plugin(ctx context.Context) {
 		s.site.Plugin, s.site.Snapshot = doctor.Unknown[doctor.Plugin](why), doctor.Unknown[doctor.Snapshot](why)
 		return
 	}
-	s.site.Plugin = doctor.Known(s.pluginFile(p.Lines[i].Path))
+	s.site.Plugin = doctor.Known(s.pluginFile(ctx, p.Lines[i].Path))
 	s.snapshot(ctx, cmp.Or(p.Lines[i].Argument("snapshot"), defaultSnapshot))
 }
 
@@ -236,7 +236,7 @@ func readPlugstack(path string, depth int) ([]doctor.PlugstackLine, error) {
 	return lines, nil
 }
 
-func (s *surveyor) pluginFile(path string) doctor.Plugin {
+func (s *surveyor) pluginFile(ctx context.Context, path string) doctor.Plugin {
 	c := s.site.Slurm.Value
 	if !filepath.IsAbs(path) && c != nil {
 		for dir := range strings.SplitSeq(c.Value("PluginDir"), ":") {
@@ -246,8 +246,8 @@ func (s *surveyor) pluginFile(path string) doctor.Plugin {
 		}
 	}
 	p := doctor.Plugin{Path: path}
-	if c != nil {
-		p.Installed = c.Release()
+	if text, err := s.run(ctx, "--version"); err == nil {
+		p.Installed = doctor.InstalledRelease(text)
 	}
 	version, err := pluginVersion(path)
 	if err != nil {

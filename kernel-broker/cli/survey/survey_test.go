@@ -117,6 +117,17 @@ func TestPluginVersion(t *testing.T) {
 	}
 }
 
+// The plugin is compared with this host's Slurm, which loads it: slurmctld may be of a later release.
+func TestPluginOfOlderSlurmThanSlurmctld(t *testing.T) {
+	dir := t.TempDir()
+	scontrol := write(t, dir+"/scontrol", "#!/bin/sh\n[ \"$*\" = --version ] && echo slurm-wlm 24.11.5\n", 0o755)
+	slurmctld := doctor.ParseSlurmConfig("SLURM_VERSION = 25.05.1\n")
+	s := &surveyor{client: client.Config{Scontrol: scontrol}, site: &doctor.Site{Slurm: doctor.Known(slurmctld)}}
+	if p := s.pluginFile(t.Context(), dir+"/none"); p.Installed != "24.11" {
+		t.Errorf("this host's Slurm is %q, want 24.11", p.Installed)
+	}
+}
+
 func TestReportsBoots(t *testing.T) {
 	for text, want := range map[string]bool{
 		"SLURMD_OPTIONS=\"-M -b\"\n": true, "# SLURMD_OPTIONS=-b\n": false, "SLURMD_OPTIONS='-b'\n": true, "SLURMD_OPTIONS=--conf-server=bb\n": false,
