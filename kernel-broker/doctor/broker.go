@@ -40,7 +40,7 @@ func hookCounters(l *look) {
 		return
 	}
 	if why, ok := need(l, f.Counters); ok && why != "" {
-		l.warn(f.Path, why+": a job is requeued without end while the broker is away", "install -d -o slurm -g slurm -m 0750 /var/lib/kernel-broker/hook, or state_dir of client.yaml")
+		l.warn(f.Path, why+": while the broker is away, jobs are held by Slurm's count of restarts, which counts requeues for other reasons, too", "install -d -o slurm -g slurm -m 0750 /var/lib/kernel-broker/hook, or state_dir of client.yaml")
 	}
 }
 

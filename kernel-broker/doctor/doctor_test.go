@@ -194,7 +194,7 @@ var faults = map[string]fault{
 	"Slurm counts the system cores":       {conf("SchedulerParameters", "nohold_on_prolog_fail"), "system-cores", "SchedulerParameters", Warning, "cores@1", "spec_cores_first"},
 	"slurmd leaves the system cores":      {conf("TaskPluginParam", "SlurmdOffSpec"), "system-cores", "TaskPluginParam", Error, "cores@1", "remove SlurmdOffSpec"},
 	"client.yaml is wrong":                {func(s *Site) { s.Client.Value.Error = "client.yaml: line 3: unknown key" }, "client-file", "/etc/kernel-broker/client.yaml", Error, "line 3", "client.yaml.sample"},
-	"hooks cannot count":                  {func(s *Site) { s.Client.Value.Counters = Known("user slurm cannot write in /x") }, "hook-counters", "/etc/kernel-broker/client.yaml", Warning, "without end", "install -d"},
+	"hooks cannot count":                  {func(s *Site) { s.Client.Value.Counters = Known("user slurm cannot write in /x") }, "hook-counters", "/etc/kernel-broker/client.yaml", Warning, "Slurm's count of restarts", "install -d"},
 	"broker.yaml is wrong":                {func(s *Site) { s.BrokerFile.Value.Error = "line 7" }, "broker-file", "/etc/kernel-broker/broker.yaml", Error, "line 7", "kernel-broker --check"},
 	"the broker is away":                  {func(s *Site) { s.Broker.Value.Error = "connection refused" }, "broker-answers", "unix:///run/b.sock", Error, "refused", "systemctl status kernel-broker"},
 	"the broker's etcd is away":           {func(s *Site) { s.Health.Value.Ill = map[string]string{"store": "no leader"} }, "broker-health", "store", Error, "no leader", "troubleshooting"},
