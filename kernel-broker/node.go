@@ -49,7 +49,7 @@ func (i Inventory) Validate() error {
 			return fmt.Errorf("%.80q is no architecture, file system or driver: %w", word, ErrInvalid)
 		}
 	}
-	if !plainName(strings.ReplaceAll(i.RootDevice, "/", ""), maxRootDevice) {
+	if !plainName(strings.ReplaceAll(i.RootDevice, "/", ""), maxRootDevice) || len(i.RootDevice) > maxRootDevice {
 		return fmt.Errorf("root device %.80q: %w", i.RootDevice, ErrInvalid)
 	}
 	if !plainName(strings.ReplaceAll(i.InitrdRoot, "/", ""), maxRootDevice) || len(i.InitrdRoot) > maxRootDevice {
@@ -154,6 +154,10 @@ func (b Boot) Validate() error {
 		if err := ValidateDigest(b.Modules); err != nil {
 			return fmt.Errorf("modules: %w", err)
 		}
+	}
+	// A record with another year cannot be written.
+	if year := b.BootedAt.UTC().Year(); year < 1 || year > 9999 {
+		return fmt.Errorf("booted in the year %d: %w", year, ErrInvalid)
 	}
 	if b.ModulesFault != OneLine(b.ModulesFault) {
 		return fmt.Errorf("fault of modules %.80q is not one line: %w", b.ModulesFault, ErrInvalid)

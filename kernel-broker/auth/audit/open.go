@@ -18,6 +18,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -32,7 +33,7 @@ func Open(o Options) (_ *Log, err error) {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.Reserve = cmp.Or(o.Reserve, DefaultReserve)
 	if o.Space == nil {
-		o.Space = spaceOf
+		o.Space = diskfull.Space
 	}
 	l := &Log{o: o, last: Head{Digest: genesis}}
 	defer func() {

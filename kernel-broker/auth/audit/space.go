@@ -5,8 +5,6 @@ package audit
 import (
 	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -81,12 +79,3 @@ func (l *Log) Health() (string, error) {
 }
 
 func mib(bytes uint64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
-
-func spaceOf(dir string) (free, size uint64, err error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, 0, err
-	}
-	block := uint64(s.Bsize)
-	return s.Bavail * block, s.Blocks * block, nil
-}

@@ -112,6 +112,9 @@ func (c *Catalog) Check(ctx context.Context, ref kb.Ref) (kb.ProfileVersion, err
 // unknown makes the error for a name that no profile has. When the other names
 // cannot be read either, that is the error.
 func (c *Catalog) unknown(ctx context.Context, name string) error {
+	if text := c.snapshot.Load(); text != nil {
+		return unknownProfile(name, profilesIn(*text))
+	}
 	records, _, err := c.o.Store.List(ctx, keyPrefix)
 	if err != nil {
 		return fmt.Errorf("profile %q: %w", name, err)
@@ -121,6 +124,16 @@ func (c *Catalog) unknown(ctx context.Context, name string) error {
 		known[i] = strings.TrimPrefix(r.Key, keyPrefix)
 	}
 	return unknownProfile(name, known)
+}
+
+// profilesIn are the names in a snapshot's text.
+func profilesIn(snapshot string) (names []string) {
+	for line := range strings.Lines(snapshot) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "profile" {
+			names = append(names, words[1])
+		}
+	}
+	return names
 }
 
 func (c *Catalog) read(ctx context.Context, name string) (*record, int64, error) {

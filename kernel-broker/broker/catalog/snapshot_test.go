@@ -133,6 +133,9 @@ func TestSnapshotIsWhatWasPublished(t *testing.T) {
 	before := u.lists.Load()
 	snapshot("profile stock 1 1 available\nend\n")
 	snapshot("profile stock 1 1 available\nend\n")
+	if _, err := c.Get(t.Context(), "stok"); err == nil || !strings.Contains(err.Error(), `did you mean "stock"?`) {
+		t.Errorf("an unknown name: %v", err)
+	}
 	if n := u.lists.Load() - before; n != 0 {
 		t.Errorf("the catalog was read %d times for what is published", n)
 	}

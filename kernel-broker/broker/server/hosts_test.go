@@ -23,15 +23,15 @@ func TestWhereCallersAre(t *testing.T) {
 	}{
 		{Caller{Local: true, UID: 7}, "uid 7", ""},
 		{Caller{Address: "192.0.2.7:1000"}, "192.0.2.7", "192.0.2.7"},
-		{Caller{Address: "192.0.2.7:1000", Verified: true, UID: 7}, "uid 7", "192.0.2.7"},
+		{Caller{Address: "192.0.2.7:1000", Verified: true, UID: 7}, "uid 7 by MUNGE", "192.0.2.7"},
 		{Caller{Address: "[::ffff:192.0.2.7]:1000"}, "192.0.2.7", "192.0.2.7"},
 		{Caller{Address: "[2001:db8:1:2:3::4]:1000"}, "2001:db8:1:2::/64", "2001:db8:1:2::/64"},
-		{Caller{Address: "[2001:db8:1:2:3::4]:1000", Verified: true, UID: 7}, "uid 7", "2001:db8:1:2::/64"},
+		{Caller{Address: "[2001:db8:1:2:3::4]:1000", Verified: true, UID: 7}, "uid 7 by MUNGE", "2001:db8:1:2::/64"},
 		{Caller{Address: "[fe80::1%eth0]:1000"}, "fe80::/64", "fe80::/64"},
 		{Caller{Address: "[::1]:1000"}, "::1", "::1"},
 		{Caller{Address: "127.0.0.2:1000"}, "127.0.0.2", "127.0.0.2"},
 		{Caller{Address: "192.0.2.7:1000", Node: n1}, "node n1", "node n1"},
-		{Caller{Address: "192.0.2.7:1000", Node: n1, Verified: true, UID: 7}, "uid 7", "node n1"},
+		{Caller{Address: "192.0.2.7:1000", Node: n1, Verified: true, UID: 7}, "uid 7 by MUNGE", "node n1"},
 		{Caller{Address: "unknown"}, "unknown", "unknown"},
 	} {
 		if a := c.caller.subject(); a.Holder != c.holder || a.Host != c.host {

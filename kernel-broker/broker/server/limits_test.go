@@ -118,7 +118,7 @@ func TestRatesOverTheNetwork(t *testing.T) {
 	for range 4 {
 		aliceErr, anonymousErr = list(t, alice), list(t, nobody)
 	}
-	want(t, "alice", aliceErr, codes.ResourceExhausted, fmt.Sprintf("uid %d: more than", plainUser))
+	want(t, "alice", aliceErr, codes.ResourceExhausted, fmt.Sprintf("uid %d by MUNGE: more than", plainUser))
 	want(t, "an unauthenticated client", anonymousErr, codes.ResourceExhausted, "127.0.0.1: more than")
 	if err := list(t, bob); err != nil {
 		t.Errorf("carol, from the same address: %v", err)

@@ -198,6 +198,9 @@ func TestHelloIsChecked(t *testing.T) {
 		"a driver with a new line":  {hello(func(h *api.Hello) { h.Inventory.Drivers = []string{"ext4\nmitgcm requested"} }), codes.InvalidArgument, "is no architecture"},
 		"a terminal's words":        {hello(func(h *api.Hello) { h.Inventory.Architecture = "\x1b[2J" }), codes.InvalidArgument, "is no architecture"},
 		"a root without end":        {hello(func(h *api.Hello) { h.Inventory.RootDevice = "/dev/" + long + long }), codes.InvalidArgument, "root device"},
+		"a root of slashes":         {hello(func(h *api.Hello) { h.Inventory.RootDevice = strings.Repeat("/", 1000) }), codes.InvalidArgument, "root device"},
+		"a year that no record has": {hello(func(h *api.Hello) { h.BootedAt = &timestamppb.Timestamp{Seconds: 253402300800} }), codes.InvalidArgument, "year 10000"},
+		"a year before the first":   {hello(func(h *api.Hello) { h.BootedAt = &timestamppb.Timestamp{Seconds: -62135596801} }), codes.InvalidArgument, "year 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The look at slurmctld that knows its nodes may come a moment later.

@@ -149,10 +149,14 @@ func isRetryable(err error) bool {
 	return errors.As(err, &retry)
 }
 
-// holder names the caller for its limits.
+// holder names the caller for its limits. Root on a node can make MUNGE credentials of any user, and takes nothing from the
+// user who is on the broker's host.
 func (c Caller) holder() string {
-	if c.Known() {
+	switch {
+	case c.Local:
 		return fmt.Sprintf("uid %d", c.UID)
+	case c.Verified:
+		return fmt.Sprintf("uid %d by MUNGE", c.UID)
 	}
 	return c.host()
 }

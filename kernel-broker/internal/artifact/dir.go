@@ -119,6 +119,10 @@ func (d *Dir) Verify(ctx context.Context, digest Digest) error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
+	return d.verify(ctx, digest, file)
+}
+
+func (d *Dir) verify(ctx context.Context, digest Digest, file *os.File) error {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, contextReader{ctx, file}); err != nil {
 		return fmt.Errorf("artifact %s: %w", digest, err)

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
 // Errors of a Store.
@@ -33,6 +35,8 @@ type StoreOptions struct {
 	Grace time.Duration
 	// Needed returns the needed artifacts and their users, for Collect.
 	Needed func(ctx context.Context) (map[Digest][]string, error)
+	// Space tells what is free of how much, and defaults to what the system says.
+	Space func(dir string) (free, whole uint64, err error)
 	// Now defaults to time.Now.
 	Now func() time.Time
 	Log *slog.Logger
@@ -57,6 +61,9 @@ func OpenStore(root string, o StoreOptions) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Space == nil {
+		o.Space = diskfull.Space
+	}
 	return &Store{dir: dir, o: o, running: map[Digest]int64{}}, nil
 }
 
@@ -66,13 +73,23 @@ func (s *Store) Open(digest Digest) (*os.File, error) { return s.dir.Open(digest
 // Check verifies a whole file. A damaged one is removed, so that it can be uploaded again, and reported as
 // ErrDigestMismatch. ErrNotFound: it is missing.
 func (s *Store) Check(ctx context.Context, digest Digest) error {
-	err := s.dir.Verify(ctx, digest)
-	if errors.Is(err, ErrDigestMismatch) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return errors.Join(err, s.dir.Remove(digest))
+	file, err := s.dir.Open(digest)
+	if err != nil {
+		return err
 	}
-	return err
+	defer func() { _ = file.Close() }()
+	if err = s.dir.verify(ctx, digest, file); !errors.Is(err, ErrDigestMismatch) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// It may have been uploaded again meanwhile.
+	read, failed := file.Stat()
+	now, missing := os.Stat(s.dir.Path(digest))
+	if failed == nil && missing == nil && os.SameFile(read, now) {
+		err = errors.Join(err, s.dir.Remove(digest))
+	}
+	return errors.Join(err, failed)
 }
 
 // State reports whether an artifact is stored, or how much of it has arrived.
@@ -138,7 +155,7 @@ func (s *Store) Put(ctx context.Context, digest Digest, size, offset int64, sour
 
 // begin makes room and registers the upload, unless the artifact is stored.
 func (s *Store) begin(ctx context.Context, digest Digest, size int64) (has bool, err error) {
-	if has, err = s.admit(digest, size); !errors.Is(err, ErrStoreFull) || s.o.Needed == nil {
+	if has, err = s.admit(digest, size); !errors.Is(err, ErrStoreFull) && !errors.Is(err, ErrDiskFull) || s.o.Needed == nil {
 		return has, err
 	}
 	removed, clearing := s.Collect(ctx, false)
@@ -170,9 +187,21 @@ func (s *Store) admit(digest Digest, size int64) (has bool, err error) {
 	if s.o.Limit > 0 && (size > s.o.Limit || u.bytes > s.o.Limit-size) {
 		return false, fmt.Errorf("%w: %d bytes wanted, %d of %d in use", ErrStoreFull, size, u.bytes, s.o.Limit)
 	}
+	if free, whole, err := s.o.Space(s.dir.root); err == nil {
+		if reserve := min(reserve, whole/reserveFraction); free < reserve || uint64(size) > free-reserve {
+			return false, fmt.Errorf("%w: %d bytes wanted, %d free, of which %d stay for the broker's records", ErrDiskFull, size, free, reserve)
+		}
+	}
 	s.running[digest] = size
 	return false, nil
 }
+
+const (
+	// reserve is what uploads leave free: the audit log and the broker's store may be on the same disk.
+	reserve = 512 << 20
+	// reserveFraction of a small disk is its reserve.
+	reserveFraction = 10
+)
 
 func (s *Store) end(digest Digest) {
 	s.mu.Lock()

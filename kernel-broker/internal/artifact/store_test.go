@@ -149,6 +149,54 @@ func TestDamagedFileCanBeUploadedAgain(t *testing.T) {
 	}
 }
 
+// lookedAt is a context that does something when it is first asked whether it is over.
+type lookedAt struct {
+	context.Context
+	once sync.Once
+	do   func()
+}
+
+func (c *lookedAt) Err() error {
+	c.once.Do(c.do)
+	return c.Context.Err()
+}
+
+// A damaged file that is uploaded again while it is read stays.
+func TestUploadedWhileItIsChecked(t *testing.T) {
+	w := newWorld(t, nil)
+	digest, size := digestOf(long), int64(len(long))
+	w.put(long)
+	path := w.dir.Path(digest)
+	if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, long[1:], 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ctx := &lookedAt{Context: t.Context(), do: func() {
+		if stored, err := w.Put(t.Context(), digest, size, 0, bytes.NewReader(long)); err != nil || !stored {
+			t.Error(stored, err)
+		}
+	}}
+	if err := w.Check(ctx, digest); !errors.Is(err, ErrDigestMismatch) {
+		t.Errorf("what was read: %v", err)
+	}
+	if err := w.Check(t.Context(), digest); err != nil {
+		t.Errorf("what was uploaded: %v", err)
+	}
+}
+
+// Uploads leave room for the broker's records, which may be on the same disk.
+func TestUploadsLeaveRoom(t *testing.T) {
+	free := uint64(0)
+	w := newWorld(t, func(o *StoreOptions) { o.Space = func(string) (uint64, uint64, error) { return free, 1000, nil } })
+	content := []byte(strings.Repeat("a", 50))
+	for _, free = range []uint64{0, 99, 149} {
+		if _, err := w.Put(t.Context(), digestOf(content), 50, 0, bytes.NewReader(content)); !errors.Is(err, ErrDiskFull) {
+			t.Errorf("%d bytes free: %v", free, err)
+		}
+	}
+	free = 150
+	w.put(content)
+}
+
 func TestQuotaAndConcurrentUploads(t *testing.T) {
 	w := newWorld(t, func(o *StoreOptions) { o.Limit, o.Uploads = 100, 2 })
 	w.put([]byte(strings.Repeat("a", 60)))
