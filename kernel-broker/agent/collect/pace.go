@@ -27,7 +27,8 @@ const cheap = 8
 // pace pauses collectors when they cost the job more than the site's limit, as its budget decides, and accounts for
 // unseen events. Without a limit it only accounts.
 type pace struct {
-	share    float64
+	share float64
+	// budget and its timer are nil if nothing is paused.
 	budget   *budget
 	timer    *time.Timer
 	now      func() time.Time
@@ -80,11 +81,16 @@ type mark struct {
 }
 
 func newPace(share float64, m *meter, jobNS func() uint64) *pace {
-	return &pace{share: share, meter: m, jobNS: jobNS, now: time.Now, timer: time.NewTimer(time.Hour), look: true}
+	return &pace{share: share, meter: m, jobNS: jobNS, now: time.Now, look: true}
 }
 
-// due says when to ask.
-func (p *pace) due() <-chan time.Time { return p.timer.C }
+// due says when to ask; never without a budget.
+func (p *pace) due() <-chan time.Time {
+	if p.timer == nil {
+		return nil
+	}
+	return p.timer.C
+}
 
 func (p *pace) start(sessions []working) error {
 	p.sessions = sessions
@@ -103,7 +109,7 @@ func (p *pace) start(sessions []working) error {
 	}
 	if p.share > 0 && len(p.watched) > 0 {
 		p.budget = newBudget(p.share, nodeCPUs())
-		p.timer.Reset(p.budget.start().Ask)
+		p.timer = time.NewTimer(p.budget.start().Ask)
 	}
 	return errors.Join(all...)
 }
@@ -216,7 +222,9 @@ func each(who []*watched, what string, do func(Pauser) error) []profiling.Partia
 func (p *pace) end(at moment) []profiling.Partial {
 	wrong := p.accountUpTo(at)
 	p.over = true
-	p.timer.Stop()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	return wrong
 }
 

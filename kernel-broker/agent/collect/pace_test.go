@@ -51,7 +51,6 @@ func newPaced(t *testing.T, share float64, others ...working) *paced {
 	if err := j.p.start(append(others, working{profiling.CollectIO, j.watchable})); err != nil {
 		t.Fatal(err)
 	}
-	j.p.timer.Stop()
 	return j
 }
 
@@ -68,11 +67,10 @@ func (j *paced) run(t *testing.T, span time.Duration, each uint64, asked int) {
 			j.events += here
 		}
 		j.all += here
-		if i%asked == 0 && j.p.budget != nil {
+		if i%asked == 0 && j.p.due() != nil {
 			if wrong := j.p.ask(); len(wrong) > 0 {
 				t.Fatalf("%+v", wrong)
 			}
-			j.p.timer.Stop()
 		}
 	}
 }
@@ -185,7 +183,6 @@ func TestFailedResumeIsReported(t *testing.T) {
 			j.events += 2000
 		}
 		wrong = append(wrong, j.p.ask()...)
-		j.p.timer.Stop()
 	}
 	if len(wrong) != 1 || wrong[0].Collector != profiling.CollectIO || wrong[0].Why != "it could not resume: busy" {
 		t.Errorf("said %+v", wrong)
