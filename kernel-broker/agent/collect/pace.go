@@ -65,11 +65,12 @@ type watched struct {
 	// older and newer are possible starts of the span for the rate.
 	older, newer mark
 	cost         float64
-	// away: it is paused. gone: it will not resume. looked is the time without pauses.
-	away, gone bool
-	pauses     uint64
-	lookedFor  time.Duration
-	lookedJob  uint64
+	// dear: it costs more than it may to stay active in a pause. away: it is paused. gone: it will not resume. looked is
+	// the time without pauses.
+	dear, away, gone bool
+	pauses           uint64
+	lookedFor        time.Duration
+	lookedJob        uint64
 }
 
 // mark is how far everything was at a moment: events and cost of one collector,
@@ -150,7 +151,11 @@ func (p *pace) turning() []*watched {
 			continue
 		}
 		all = append(all, w)
-		if w.own() > p.share/cheap*w.base(p) {
+		// While the job's CPU time stands still, as it mostly does on CPUs without the kernel's tick, nothing new is known.
+		if base := w.base(p); base > 0 {
+			w.dear = w.own() > p.share/cheap*base
+		}
+		if w.dear {
 			dear = append(dear, w)
 		}
 	}
@@ -179,7 +184,6 @@ func (p *pace) turn(who []*watched) []profiling.Partial {
 	for _, w := range who {
 		w.away = true
 		w.pauses++
-		w.rate = 0
 		if base := w.base(p); base > 0 {
 			w.rate = float64(w.events-w.older.events) / base
 		}

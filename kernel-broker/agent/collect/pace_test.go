@@ -39,12 +39,14 @@ type paced struct {
 	now time.Time
 	job uint64
 	all uint64
+	// tick is the interval at which the job's CPU time is accounted.
+	tick uint64
 }
 
 func newPaced(t *testing.T, share float64, others ...working) *paced {
 	t.Helper()
-	j := &paced{watchable: &watchable{fake: fake{name: profiling.CollectIO}, looks: true}, now: time.Unix(1000, 0)}
-	m := newMeter(func() uint64 { return j.job })
+	j := &paced{watchable: &watchable{fake: fake{name: profiling.CollectIO}, looks: true}, now: time.Unix(1000, 0), tick: 1}
+	m := newMeter(func() uint64 { return j.job - j.job%j.tick })
 	m.enable = func() (io.Closer, error) { return io.NopCloser(nil), nil }
 	j.p = newPace(share, m, m.jobNS)
 	j.p.now = func() time.Time { return j.now }
@@ -123,6 +125,28 @@ func TestCostlyEventsAreEstimated(t *testing.T) {
 	}
 	if cost := float64(c.CostNS) / float64(c.JobNS); cost > 0.045 {
 		t.Errorf("cost %.3f of the job's CPU time", cost)
+	}
+}
+
+// On CPUs without the kernel's tick a job's CPU time moves once a second, and most intervals see none of it: what is known
+// from the others stays.
+func TestCPUTimeMovesOnceASecond(t *testing.T) {
+	other := &watchable{fake: fake{name: profiling.CollectSyscalls}, looks: true}
+	j := newPaced(t, 0.04, working{profiling.CollectSyscalls, other})
+	j.tick = uint64(time.Second)
+	for range 10 * 60 * 1000 {
+		if other.looks {
+			other.events++
+		}
+		j.run(t, time.Millisecond, 1000, 1) // at 400 ns each: 40 %
+	}
+	j.p.account()
+	cheap, dear := j.p.coverage("n1")[0], j.p.coverage("n1")[1]
+	if dear.Pauses < 100 || dear.Estimated < dear.Events*3/2 {
+		t.Errorf("pauses count almost nothing: %+v", dear)
+	}
+	if cheap.Pauses > dear.Pauses/4 {
+		t.Errorf("it costs almost nothing: %+v", cheap)
 	}
 }
 
