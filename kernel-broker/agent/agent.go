@@ -60,7 +60,7 @@ type Parts struct {
 	Loaded func() (bool, error)
 	Link   Link
 	Booter Booter
-	// Settle uploads profiling results before a load: the boot may clear their disk.
+	// Settle uploads profiling results before a load or a reboot: the boot may clear their disk.
 	Settle func(ctx context.Context)
 	Slurmd Slurmd
 	// NodeState is the path of the gate's file.

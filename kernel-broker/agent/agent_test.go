@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -193,6 +194,36 @@ func TestNewStreamBeforeTheBoot(t *testing.T) {
 			next(b.admit)
 			if n := <-b.executed; n != 2 {
 				t.Errorf("booted after %d announcements", n)
+			}
+		})
+	}
+}
+
+// Results go to the broker before a reboot, as before a kexec. That may take long, so what is wanted is asked after it.
+func TestRebootWaitsForResults(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*link.Status)
+		steps  []string
+		err    error
+	}{
+		"still wanted": {func(*link.Status) {}, []string{"settle", "reboot"}, nil},
+		"no longer":    {func(s *link.Status) { s.Desired = &kb.DesiredState{Generation: 8} }, []string{"settle"}, errSuperseded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &fakeLink{status: link.Status{Fresh: true, Desired: &kb.DesiredState{Generation: 7, Reboot: true}}}
+			a := newAgent(t, l, &fakeSlurmd{})
+			var steps []string
+			a.parts.Settle = func(context.Context) {
+				steps = append(steps, "settle")
+				c.change(&l.status)
+			}
+			a.parts.Reboot = func(context.Context) error {
+				steps = append(steps, "reboot")
+				return nil
+			}
+			err := a.do(t.Context(), decide.Action{Kind: decide.Reboot, Generation: 7}, 1)
+			if !errors.Is(err, c.err) || !slices.Equal(steps, c.steps) {
+				t.Errorf("%q, %v", steps, err)
 			}
 		})
 	}

@@ -19,6 +19,7 @@ const (
 
 // reboot has the machine reboot, unless the broker wants something else by now.
 func (a *Agent) reboot(ctx context.Context, action decide.Action) error {
+	a.parts.Settle(ctx)
 	status := a.parts.Link.Status()
 	if !status.Fresh || !status.Desired.Reboot || status.Desired.Generation != action.Generation {
 		return errSuperseded
