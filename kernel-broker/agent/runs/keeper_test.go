@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -272,6 +273,36 @@ func TestJobLeavesCgroupLate(t *testing.T) {
 	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
 	w.populate(0)
 	w.until("it is delivered", func() bool { return len(w.got) == 1 })
+}
+
+// slurmd kills what is left of a cancelled job after KillWait, 30 s by default.
+func TestJobIsKilledLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		left    int
+		partial string
+	}{
+		"and is gone": {0, ""},
+		"and stays":   {1, whyStays},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := looking(t)
+				w.desired(func(r *kb.DesiredRun) { r.Ended = true })
+				time.Sleep(35 * time.Second)
+				synctest.Wait()
+				select {
+				case <-w.sessions[0].ended:
+					t.Fatal("the session ended before the job")
+				default:
+				}
+				w.populate(c.left)
+				w.until("it is delivered", func() bool { return len(w.got) == 1 })
+				if w.partial != c.partial {
+					t.Errorf("partial: %q", w.partial)
+				}
+			})
+		})
+	}
 }
 
 func TestJobNeverStarts(t *testing.T) {

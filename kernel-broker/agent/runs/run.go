@@ -19,11 +19,16 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// Intervals: between checks for the job, and for an ended job to leave its cgroup.
 const (
+	// checkEvery is the interval between checks for the job.
 	checkEvery = 20 * time.Millisecond
-	leaveLimit = 10 * time.Second
+	// leaveLimit is how long an ended job may take to leave its cgroup: slurmd kills its processes after KillWait, by
+	// default 30 s.
+	leaveLimit = time.Minute
 )
+
+// whyStays: a process outlived Slurm's kill.
+const whyStays = "processes of the job were still on this node a minute after its end: what they did from then on is missing"
 
 // whyAgent: the agent ends while the job runs, such as for an update.
 const whyAgent = "the agent was stopped before the job ended"
@@ -313,8 +318,10 @@ func (r *run) follow(session Session, group group, reason string) error {
 			}
 			return nil
 		case <-late:
-			session.Stop("")
 			late = nil
+			if group.populated() {
+				session.Stop(whyStays)
+			}
 		case <-r.news:
 			r.report()
 		case <-check.C:
