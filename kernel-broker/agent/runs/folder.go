@@ -20,7 +20,7 @@ import (
 // folder of a run on this node's disk.
 type folder string
 
-// earlierSuffix of the results of agents that were killed.
+// earlierSuffix of the results of earlier steps, and of agents that were killed.
 const earlierSuffix = ".earlier"
 
 // mergedFile is the one result that supersedes all others. It is there only until they are removed.
@@ -47,7 +47,7 @@ func (f folder) open() (before bool, err error) {
 	return before, f.keepEarlier()
 }
 
-// keepEarlier renames the files of a killed agent before new ones are written.
+// keepEarlier renames the files of a killed agent, or of a step, before new ones are written.
 func (f folder) keepEarlier() error {
 	// The content names a user's files.
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
@@ -64,6 +64,16 @@ func (f folder) keepEarlier() error {
 		}
 		return err
 	}
+}
+
+// mergeSteps adds the result of a step to that of the steps before, if there are any: a job may have many.
+func (f folder) mergeSteps(node string, most int) error {
+	names, err := filepath.Glob(f.path("*" + earlierSuffix))
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	_, err = f.gather(node, most, true, nil, nil)
+	return err
 }
 
 // gather merges all results in the folder into one of at most so many bytes, 0 for any number, and notes what is
@@ -183,7 +193,9 @@ func fit(whole *profiling.Result, node string, most int) error {
 	if whole.CallCounts != nil {
 		whole.CallCounts.Bound(0)
 	}
-	whole.Partial = append(whole.Partial, profiling.Partial{Node: node, Why: whyLarge})
+	if large := (profiling.Partial{Node: node, Why: whyLarge}); !slices.Contains(whole.Partial, large) {
+		whole.Partial = append(whole.Partial, large)
+	}
 	return nil
 }
 

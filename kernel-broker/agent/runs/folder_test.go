@@ -3,6 +3,7 @@
 package runs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -124,6 +125,14 @@ func TestManyStepsFitTheLimit(t *testing.T) {
 		}
 	}
 	most := 2 * len(content)
+	if err := errors.Join(f.mergeSteps("n1", most), f.keepEarlier()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"2.earlier", kb.ResultFile} {
+		if err := os.WriteFile(f.path(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	got, err := f.gather("n1", most, true, nil, nil)
 	if err != nil || got.partial != whyLarge || got.files[0].Size > uint64(most) {
 		t.Fatalf("%+v, %v", got, err)
@@ -132,7 +141,7 @@ func TestManyStepsFitTheLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := profiling.ParseResult(content); err != nil || r.IO.FilesLeftOut != 300 || len(r.IO.Files) != 0 {
+	if r, err := profiling.ParseResult(content); err != nil || r.IO.FilesLeftOut != 500 || len(r.IO.Files) != 0 {
 		t.Errorf("%d files left out, %v", r.IO.FilesLeftOut, err)
 	}
 }

@@ -198,23 +198,27 @@ func (r *run) profile() (found, error) {
 		case err != nil && !unused:
 			return found{}, err
 		}
-		last := errNobody
+		last := errNobody // the next result replaces that of an unused session
 		if !unused {
 			last = r.ended(session)
+			if err := r.endStep(); err != nil {
+				return r.gather(true, err)
+			}
 		}
-		more, err := r.again(&group)
-		switch {
-		case err != nil:
+		if more, err := r.again(&group); err != nil {
 			return found{}, err
-		case !more:
-			return r.gather(!unused, last)
-		case unused:
-			continue // the next result replaces it
-		}
-		if err := r.folder.keepEarlier(); err != nil {
-			return r.gather(true, err)
+		} else if !more {
+			return r.gather(false, last)
 		}
 	}
+}
+
+// endStep keeps the result of a step with those of the steps before, or beside them if there is no space to merge them.
+func (r *run) endStep() error {
+	if err := r.folder.mergeSteps(r.k.o.Node, r.k.o.MaxBytes); err != nil {
+		r.log.Warn("results of the job's steps not merged yet", "error", err)
+	}
+	return r.folder.keepEarlier()
 }
 
 // gather returns what is in the folder, with the latest result or without it.

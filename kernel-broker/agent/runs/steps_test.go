@@ -4,6 +4,7 @@ package runs
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,5 +66,34 @@ func TestCgroupRemovedBetweenSteps(t *testing.T) {
 				t.Errorf("%d parts, want %d; partial: %q", len(r.Nodes), parts, w.partial)
 			}
 		})
+	}
+}
+
+// A job of many steps leaves one result behind, not one for each step.
+func TestManySteps(t *testing.T) {
+	const steps = 5
+	w := looking(t)
+	w.mu.Lock()
+	w.onReport = func(state string) {
+		if strings.Contains(state, "have left this node") {
+			w.populate(1)
+		}
+	}
+	w.mu.Unlock()
+	for step := range steps {
+		w.until("the step is followed", func() bool { return len(w.sessions) == step+1 })
+		w.until("the job is seen", w.atWork)
+		if names, err := filepath.Glob(filepath.Join(w.dir, "runs", "3", "*"+earlierSuffix)); err != nil || len(names) > 1 {
+			t.Errorf("step %d: %q, %v", step, names, err)
+		}
+		if step < steps-1 {
+			w.populate(0)
+			w.sessions[step].Stop("")
+		}
+	}
+	w.end(steps - 1)
+	w.until("it is delivered", func() bool { return len(w.got) == 1 })
+	if r := w.delivered(); len(r.Nodes) != steps || w.partial != whyLate {
+		t.Errorf("%d parts; partial: %q", len(r.Nodes), w.partial)
 	}
 }
