@@ -202,6 +202,32 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// A request whose job leaves before it began waits for the next one, on which the node has said nothing yet.
+func TestRequestForTheNextJob(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	agent := f.attach("n1", kb.StockProfile, "", bootOne)
+	if _, err := f.c.RequestRun(t.Context(), RunRequest{Profile: "mitgcm", Collectors: []string{"io"}, By: "root"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range []uint32{7, 8} {
+		f.slurm.job(job, "CONFIGURING", "n1")
+		f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
+		if _, err := f.c.Ensure(t.Context(), request(job)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the request has a job", func() bool { return f.run(1).Job.Job == job })
+		if n := f.run(1).Nodes[0]; n.State != kb.RunNodeWaiting {
+			t.Errorf("job %d: %+v", job, n)
+		}
+		agent.RunReport(1, kb.RunReport{State: kb.RunNodeReady}, nil)
+		until(t, "the node is ready", func() bool { return f.run(1).Nodes[0].State == kb.RunNodeReady })
+		f.slurm.end(job)
+		f.slurm.node("n1", "IDLE", "")
+		until(t, "the request waits", func() bool { return f.run(1).Job.IsZero() })
+	}
+}
+
 func TestWatchRun(t *testing.T) {
 	f := profiled(t, "kernel-broker: stock requested; profiling=io")
 	f.runs.Standby = time.Millisecond

@@ -138,7 +138,8 @@ func (s *Session) RunReport(run uint64, report kb.RunReport, figures []byte) {
 }
 
 // pushRuns sends all that is wanted of the node's collectors if that is not what
-// it was told last, and drops what the agent said of runs that are over.
+// it was told last, and drops what the agent said of runs that are over, or for
+// a job that left them before it began.
 func (s *Session) pushRuns() {
 	c := s.controller
 	desired := append([]kb.DesiredRun{}, plan.DesiredRuns(c.records.runs.open, c.records.nodes[s.node])...) // nil is another message
@@ -146,7 +147,7 @@ func (s *Session) pushRuns() {
 		desired[i].Watched = slices.ContainsFunc(c.runWatchers, func(w *runWatcher) bool { return w.run == d.Run })
 	}
 	for run := range s.agent.Runs {
-		if c.records.runs.open[run] == nil {
+		if r := c.records.runs.open[run]; r == nil || r.Node(s.node) == nil {
 			delete(s.agent.Runs, run)
 		}
 	}
