@@ -74,12 +74,14 @@ type Options struct {
 type Keeper struct {
 	o Options
 
-	mu     sync.Mutex
-	runs   map[uint64]*run
-	closed bool
-	all    sync.WaitGroup
-	ctx    context.Context
-	cancel context.CancelFunc
+	mu sync.Mutex
+	// desired is the broker's last list.
+	desired []kb.DesiredRun
+	runs    map[uint64]*run
+	closed  bool
+	all     sync.WaitGroup
+	ctx     context.Context
+	cancel  context.CancelFunc
 }
 
 // New returns a keeper without runs.
@@ -96,23 +98,33 @@ func (k *Keeper) Desire(desired []kb.DesiredRun) {
 	if k.closed {
 		return
 	}
+	k.desired = desired
 	named := map[uint64]bool{}
 	for _, one := range desired {
-		named[one.Run] = true
-		r := k.runs[one.Run]
-		if r == nil {
-			r = newRun(k, one)
-			k.runs[one.Run] = r
-			k.all.Go(r.live)
+		// A request whose job left before it began comes again with the next job.
+		if r := k.runs[one.Run]; r != nil && r.ctx.Err() == nil && r.now().Job == one.Job {
+			named[one.Run] = true
+			r.wanted(one)
 		}
-		r.wanted(one)
 	}
 	for id, r := range k.runs {
 		if !named[id] {
 			r.end(errOver)
 		}
 	}
+	k.start()
 	k.sweep()
+}
+
+// start begins the desired runs. One whose number another run still has waits until that is forgotten.
+func (k *Keeper) start() {
+	for _, one := range k.desired {
+		if k.runs[one.Run] == nil {
+			r := newRun(k, one)
+			k.runs[one.Run] = r
+			k.all.Go(r.live)
+		}
+	}
 }
 
 // forget is the end of a run that the broker names no more.
@@ -121,6 +133,9 @@ func (k *Keeper) forget(r *run) {
 	defer k.mu.Unlock()
 	delete(k.runs, r.id)
 	k.sweep()
+	if !k.closed {
+		k.start()
+	}
 }
 
 // alone reports whether no other run profiles the same job: a requeued job has the same cgroup.

@@ -315,6 +315,9 @@ func (r *run) follow(session Session, group group, reason string) error {
 			}
 			session.Stop(why)
 			<-session.Ended()
+			if !seen && errors.Is(err, errOver) {
+				r.discard(group)
+			}
 			return err
 		case <-session.Ended():
 			if !seen && idle(r.k.ctx, session) {
