@@ -222,7 +222,10 @@ static void step_of(uint32_t job, const char *word, const char *want,
 	       "%s: %s", what, want ? "refused" : "passes");
 	is_text(fake_jobenv("SLURM_KERNEL_PROFILE_JOB"), NULL,
 		"%s: srun's word is taken away", what);
-	has_text(fake_log, want ? want : "", "%s: the reason", what);
+	if (want)
+		has_text(fake_log, want, "%s: the reason", what);
+	else
+		is_text(fake_log, "", "%s: nothing is said", what);
 }
 
 /* A node that was reset, or added to the job: stock is not good enough. */

@@ -213,9 +213,16 @@ func TestResetNodeTakesNoStepOfItsJob(t *testing.T) {
 	s.Wait(Limit, "n2 to be back", func() bool {
 		return s.Node("n2").BootID() != before && s.Node("n2").Kernel() == KernelNamed(StockName).Release
 	})
-	until := time.Now().Add(holdLimit)
-	for tries := 0; time.Now().Before(until) && s.Job(id)["JobState"] == "RUNNING"; tries++ {
-		s.Try("alice", "timeout", "5", "srun", "--jobid="+id, "--overlap", "--immediate=3", "-N2", "-n2", "/emulated/record")
+	until, left, refused := time.Now().Add(holdLimit), false, false
+	for time.Now().Before(until) && !left {
+		if left = s.Job(id)["JobState"] != "RUNNING"; left {
+			break
+		}
+		r := s.Try("alice", "timeout", "5", "srun", "--jobid="+id, "--overlap", "--immediate=3", "-N2", "-n2", "/emulated/record")
+		refused = refused || r.Exit != 0
+	}
+	if !left && !refused {
+		t.Error("the job runs on, and all its steps were launched")
 	}
 	for _, r := range s.Records("alice", id) {
 		if r["release"] != KernelNamed("mitgcm").Release {

@@ -108,11 +108,6 @@ func loadedAndUsed(f *faults) {
 		}
 	}
 	f.settled()
-	for _, n := range f.Nodes() {
-		if r, err := n.Shell(f.ctx, "cat /proc/modules"); err == nil && r.Stdout != "" {
-			f.t.Errorf("node %s is back on stock with modules: %s", n.Name(), r.Stdout)
-		}
-	}
 }
 
 // damagedArchive: the node notices it, and gets the archive again.

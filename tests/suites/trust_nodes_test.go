@@ -246,7 +246,7 @@ func (c *trust) revoked() {
 		} `json:"nodes"`
 	}
 	out := c.must("root", "kernelctl", "node", "certificates", "n2", "--output", "json")
-	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Nodes) != 1 || list.Nodes[0].RevokedReason != "disk stolen" {
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Nodes) != 1 || list.Nodes[0].RevokedReason != "disk stolen" || len(list.Nodes[0].Certificates) == 0 {
 		c.t.Fatalf("%v: %s", err, out)
 	}
 	for _, certificate := range list.Nodes[0].Certificates {

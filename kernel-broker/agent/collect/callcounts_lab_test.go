@@ -83,8 +83,8 @@ func countsCallsOfFunctions(t *testing.T) {
 	if after := programs(t); after != before {
 		t.Errorf("%d BPF programs before, %d after", before, after)
 	}
-	if left, err := os.ReadFile("/sys/kernel/tracing/enabled_functions"); err == nil && len(left) > 0 {
-		t.Errorf("still traced: %.200s", left)
+	if left, err := os.ReadFile("/sys/kernel/debug/tracing/enabled_functions"); err != nil || len(left) > 0 {
+		t.Errorf("still traced: %.200s, %v", left, err)
 	}
 }
 

@@ -94,7 +94,7 @@ func (r *run) accountBroker() error {
 	if err != nil {
 		return err
 	}
-	if audit.Exit != 0 && !strings.Contains(audit.Stderr, "no such file") {
+	if audit.Exit != 0 {
 		return violated("audit: exit %d: %s%s", audit.Exit, audit.Stdout, audit.Stderr)
 	}
 	return nil

@@ -216,7 +216,7 @@ func waitServed(t *testing.T, s store.Store, key string) {
 // TestNamespaces: namespaces with a common prefix do not see each other.
 func TestNamespaces(t *testing.T) {
 	endpoint := embedded(t, t.TempDir(), "")
-	for _, cluster := range []string{"a", "ab"} {
+	for _, cluster := range []string{"ab", "a"} {
 		s := openCluster(t, endpoint, cluster, 0)
 		closing(t, s)
 		if records, _, err := s.List(t.Context(), ""); err != nil || len(records) != 0 {
