@@ -94,7 +94,7 @@ func (n SlurmNode) Foreign() bool {
 	}
 	words := n.PlainReason()
 	for _, own := range slurmWords {
-		if strings.HasPrefix(words, own) {
+		if words == own || strings.HasPrefix(words, own+" : ") {
 			return false
 		}
 	}

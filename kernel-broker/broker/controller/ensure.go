@@ -142,7 +142,7 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 	if err != nil {
 		return c.refused(ctx, r, job, err)
 	}
-	if have != nil {
+	if have != nil && have.UID == a.UID { // Slurm uses ids again, in the end
 		a.Timeline, a.LeftOut = append(slices.Clone(have.Timeline), a.Timeline...), have.LeftOut
 	}
 	return c.record(ctx, r, a, revision)

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,5 +98,34 @@ func TestRefusalKeepsNoRequeue(t *testing.T) {
 	}
 	if text, err := f.slurm.AdminComment(t.Context(), 7); err != nil || !strings.HasSuffix(text, "; profiling=io; norequeue") {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// Slurm begins its ids anew in the end: who gets one of them does not see what happened to the user before.
+func TestIDOfAnotherUsersJob(t *testing.T) {
+	for uid, kept := range map[uint32]bool{1000: true, 4711: false} {
+		f := newFixture(t)
+		r := records{store: f.store}
+		if err := r.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		old := &kb.Allocation{ID: kb.JobID{Job: 7}, Reference: "7", User: "somebody", UID: uid, Requested: request(7).Ref, Kernel: simKernel("mitgcm"),
+			Nodes: request(7).Nodes, Phase: kb.PhaseDone, Closed: true, Reason: "over", Timeline: []kb.Event{{Event: "asked", Detail: "for a secret"}}}
+		if err := r.commit(t.Context(), nil, []*kb.Allocation{old}); err != nil {
+			t.Fatal(err)
+		}
+		f.start()
+		f.attach("n1", kb.StockProfile, "", bootOne)
+		f.slurm.job(7, "CONFIGURING", "n1")
+		if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
+			t.Fatal(err)
+		}
+		a, err := f.c.Job(t.Context(), 7, nil)
+		if err != nil || a.UID != 1000 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		if got := slices.ContainsFunc(a.Timeline, func(e kb.Event) bool { return e.Detail == "for a secret" }); got != kept {
+			t.Errorf("user %d before: the old events are kept: %t", uid, got)
+		}
 	}
 }

@@ -110,9 +110,10 @@ func (c *Controller) inputLocked() plan.Input {
 	}
 	for name, s := range c.sessions {
 		in.Agents[name] = s.agent
-		if _, plain := c.plainBoots[name]; plain {
-			in.PlainBoots[name] = true
-		}
+	}
+	// Also of a node that is away: the boot with which it comes is the one that was asked for.
+	for name := range c.plainBoots {
+		in.PlainBoots[name] = true
 	}
 	for name, u := range c.unread {
 		agent := in.Agents[name]
