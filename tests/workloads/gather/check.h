@@ -45,6 +45,10 @@ void run_shutdown(const struct options *options);
 void run_fault(const struct options *options);
 /* Loses the page of a tmpfs under bytes that wait, and prints what calls say. */
 void run_poison(const struct options *options);
+/* Ranges of blocks that go or come before bytes that wait. */
+void run_ranges(const struct options *options);
+/* Many direct writes at a time, beside short ones to the same file. */
+void run_direct(const struct options *options);
 /* Prints the nanoseconds of 40,000 writes of 8 bytes. */
 void run_clock(const struct options *options);
 

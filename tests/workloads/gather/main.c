@@ -21,7 +21,8 @@ static const struct {
 	{ "full", run_full },     { "records", run_records },
 	{ "verify", run_verify }, { "shutdown", run_shutdown },
 	{ "fault", run_fault },   { "poison", run_poison },
-	{ "clock", run_clock },
+	{ "clock", run_clock },   { "ranges", run_ranges },
+	{ "direct", run_direct },
 };
 
 void fail(const char *format, ...)
