@@ -8,9 +8,12 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/callcounts"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
@@ -83,7 +86,12 @@ func countsCallsOfFunctions(t *testing.T) {
 	if after := programs(t); after != before {
 		t.Errorf("%d BPF programs before, %d after", before, after)
 	}
-	if left, err := os.ReadFile("/sys/kernel/debug/tracing/enabled_functions"); err != nil || len(left) > 0 {
+	tracing := t.TempDir()
+	if err := unix.Mount("tracefs", tracing, "tracefs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(tracing, 0) }()
+	if left, err := os.ReadFile(filepath.Join(tracing, "enabled_functions")); err != nil || len(left) > 0 {
 		t.Errorf("still traced: %.200s, %v", left, err)
 	}
 }

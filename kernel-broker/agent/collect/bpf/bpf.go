@@ -12,10 +12,12 @@ package bpf
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -197,19 +199,19 @@ func (w Wanted) refused(doing string, err error) *profiling.Unsupported {
 	return w.refuse(reason, fmt.Sprintf("%s: %v", doing, err), remedy)
 }
 
-// order attaches programs for exits before those for entries, so that no entry is seen without its exit.
+// order attaches programs for exits first, so that no entry is seen without its exit, and those for entries last: a task
+// that is switched out in a call, unseen, would leave its call to the next one.
 func order(programs map[string]*ebpf.Program) []string {
-	var ends, others []string
-	for name := range programs {
-		if strings.HasSuffix(name, "_ends") {
-			ends = append(ends, name)
-		} else {
-			others = append(others, name)
+	turn := func(name string) int {
+		switch {
+		case strings.HasSuffix(name, "_ends"):
+			return 0
+		case strings.HasSuffix(name, "_begins"):
+			return 2
 		}
+		return 1
 	}
-	slices.Sort(ends)
-	slices.Sort(others)
-	return append(ends, others...)
+	return slices.SortedFunc(maps.Keys(programs), func(a, b string) int { return cmp.Or(turn(a)-turn(b), strings.Compare(a, b)) })
 }
 
 // traces are files that a kernel has only with certain options. Without BTF nothing else can be looked up; otherwise a
