@@ -5,7 +5,6 @@
 #include <linux/aio_abi.h>
 #include <linux/falloc.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -99,14 +98,12 @@ void run_direct(const struct options *options)
 	static struct io_event events[FLYING];
 	static char bytes[SHORT_WRITE];
 	aio_context_t context = 0;
-	char path[4096], *block;
+	static char block[BLOCK] __attribute__((aligned(BLOCK)));
+	char path[4096];
 	int fd, direct;
 
 	snprintf(path, sizeof(path), "%s", path_in(options, "direct"));
 	fd = open_or_fail(path, O_RDWR | O_CREAT | O_TRUNC);
-	block = aligned_alloc(BLOCK, BLOCK);
-	if (!block)
-		fail("no memory");
 	memset(block, 'd', BLOCK);
 	for (int i = 0; i < BLOCKS; i++)
 		write_or_fail(fd, block, BLOCK);
@@ -135,6 +132,5 @@ void run_direct(const struct options *options)
 	syscall(SYS_io_destroy, context);
 	close(direct);
 	close(fd);
-	free(block);
 	unlink(path);
 }
