@@ -171,3 +171,25 @@ func TestCountersOfTheLastStep(t *testing.T) {
 		t.Errorf("merged already: %+v, %v", got, err)
 	}
 }
+
+// A full disk does not stop the upload of existing results.
+func TestNoSpaceToPack(t *testing.T) {
+	w := newWorld(t)
+	w.desired(nil)
+	w.until("it is ready", w.said("3 ready"))
+	w.populate(1)
+	before, err := os.Stat(filepath.Join(w.dir, "runs", "3"))
+	if err != nil || before.Mode().Perm() != 0o700 {
+		t.Errorf("the folder, in which a user's files are named: %v, %v", before.Mode(), err)
+	}
+	w.end(0)
+	w.until("it is delivered", func() bool { return len(w.got) == 1 })
+	written, err := os.Stat(w.sessions[0].written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := os.Stat(w.got[0].Path)
+	if err != nil || !os.SameFile(written, packed) {
+		t.Errorf("a complete result was rewritten (%v)", err)
+	}
+}
