@@ -27,14 +27,7 @@ var update = flag.Bool("update", false, "write testdata anew")
 // meant, and is then written down with -update.
 func TestInputsStay(t *testing.T) {
 	b := fixedBench(t)
-	text, err := os.ReadFile("testdata/every-key.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := workload.Parse("every-key.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := everyKey(t)
 	var got strings.Builder
 	for _, cpus := range []int{2, 1} { // with an exact clock and without
 		w.CPUs = cpus
@@ -64,6 +57,20 @@ func TestInputsStay(t *testing.T) {
 	if err != nil || got.String() != string(want) {
 		t.Errorf("inputs, %v; were\n%s\nand are\n%s", err, want, got.String())
 	}
+}
+
+// everyKey is a workload that says something for each key.
+func everyKey(t *testing.T) workload.Workload {
+	t.Helper()
+	text, err := os.ReadFile("testdata/every-key.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := workload.Parse("every-key.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // fixedBench is one on which nothing depends on this machine: a QEMU that only

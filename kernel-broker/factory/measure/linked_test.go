@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
 
 // Addresses that a guest with several CPUs is traced at are those of the link map;
@@ -23,14 +21,7 @@ func TestTracedAtTheLinkedAddresses(t *testing.T) {
 	if err := os.WriteFile(k.image(), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("testdata/every-key.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := workload.Parse("every-key.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := everyKey(t)
 	for name, run := range map[string]func(dir string) error{
 		"trace":    func(dir string) error { _, _, err := b.Trace(t.Context(), k, w, dir); return err },
 		"branches": func(dir string) error { _, err := b.Branches(t.Context(), k, w, dir); return err },
