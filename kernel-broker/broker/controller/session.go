@@ -29,7 +29,7 @@ func desired(n *kb.Node, bootID string, now time.Time) kb.DesiredState {
 	// through with it, one on the new kernel finds its token.
 	if p := n.Pending; p != nil && p.Way == "" {
 		d.Kernel, d.Token = &p.Kernel, p.Token
-	} else if p != nil && p.Way == kb.WayReboot && p.PrevBootID == bootID {
+	} else if p != nil && p.Progress == kb.ProgressBooting && p.PrevBootID == bootID {
 		d.Reboot = true
 	}
 	d.SlurmdAllowed = d.Attested && n.Steady()

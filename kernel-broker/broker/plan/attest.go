@@ -143,7 +143,11 @@ func (d *decision) bootFailed(n *kb.Node, p *kb.Pending, cause string, blameKern
 	}
 	kind := kb.FailureNode
 	if ref.IsStock() {
-		d.lastResort(n, p.Kernel, p.Way, cause)
+		failed := p.Way
+		if endsFirst(p) {
+			failed = kb.WayReboot
+		}
+		d.lastResort(n, p.Kernel, failed, cause)
 		return
 	}
 	if blameKernel {

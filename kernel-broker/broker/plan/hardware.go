@@ -49,7 +49,30 @@ func (d *decision) ruledOut(n *kb.Node, kernel kb.Kernel) bool {
 		d.out.UsedRules = append(d.out.UsedRules, found.Name)
 	}
 	d.bootBy(n, kernel, way, found.Why())
+	n.Pending.Progress = kb.ProgressBooting
 	return true
+}
+
+// A node that a rule has reset ends first what runs on it, by its own reboot. A firmware that has begun meanwhile begins
+// once more.
+const (
+	// rebootBegins is the longest time until its agent is gone.
+	rebootBegins = 5 * time.Minute
+	// unmountTime is how long it may then unmount its file systems.
+	unmountTime = 30 * time.Second
+)
+
+// endsFirst reports whether a node that is to be reset ends what runs on it.
+func endsFirst(p *kb.Pending) bool { return p.Way == kb.WayReset && p.Progress == kb.ProgressBooting }
+
+// ends resets a node whose own reboot has had its time.
+func (d *decision) ends(n *kb.Node, p *kb.Pending, agent Agent) {
+	if agent.Connected && d.age(p.Since) <= rebootBegins || !agent.Connected && d.age(later(p.Since, agent.Since)) <= unmountTime {
+		return
+	}
+	p.Progress, p.Since = kb.ProgressReset, d.in.Now
+	n.Generation++
+	d.reset(n, agent)
 }
 
 // seen are the times of a boot as far as this broker saw them.
@@ -117,6 +140,8 @@ func (d *decision) try(n *kb.Node, p *kb.Pending, way kb.Way, ok bool, cause str
 // way of a boot in the ledger.
 func way(p *kb.Pending) kb.Way {
 	switch {
+	case endsFirst(p):
+		return kb.WayReboot
 	case p.Way != "":
 		return p.Way
 	case p.Kernel.Ref().IsStock():

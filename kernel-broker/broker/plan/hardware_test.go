@@ -210,3 +210,50 @@ func TestRules(t *testing.T) {
 		}
 	}
 }
+
+// A rule that has nodes reset first has the node end what runs on it: its own reboot delivers results, stops services
+// and writes disks back.
+func TestResetByARuleComesAfterTheNodesOwnEnd(t *testing.T) {
+	byReset := []kb.HardwareRule{{Name: "slow", Board: "*", Kexec: kb.KexecNoReturn, By: kb.WayReset}}
+	begin := func() (*world, []Action) {
+		w := running(t)
+		w.nodes["n1"].Hardware = board
+		w.rules, w.config.CanReset = byReset, true
+		delete(w.slurm.Jobs, 7)
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+		w.settle()
+		actions := w.pass(time.Second)
+		return w, append(actions, w.pass(time.Second)...)
+	}
+	w, actions := begin()
+	if n := w.nodes["n1"]; has(actions, ResetNode) || n.Progress() != kb.ProgressBooting {
+		t.Fatalf("its agent is there, and it is %s: %v", n.Progress(), actions)
+	}
+	w.silence("n1")
+	if actions = w.pass(unmountTime / 2); has(actions, ResetNode) {
+		t.Error("reset while its file systems are unmounted")
+	}
+	if actions = w.pass(unmountTime); !has(actions, ResetNode) {
+		t.Errorf("not reset after its end: %v", actions)
+	}
+
+	w, _ = begin()
+	w.silence("n1")
+	w.pass(time.Second)
+	w.boot("n1", kernels[0], "")
+	w.settle()
+	if n := w.nodes["n1"]; n.Pending != nil || len(w.tries) == 0 || w.tries[len(w.tries)-1].Way != kb.WayReboot || !w.tries[len(w.tries)-1].OK {
+		t.Errorf("it came back by its own reboot: pending %+v, tries %+v", n.Pending, w.tries)
+	}
+
+	w, _ = begin()
+	w.report("n1", kb.ProgressFailed, kb.FailureNode, "the reboot failed: no systemctl")
+	if actions = w.settle(); !has(actions, ResetNode) {
+		t.Errorf("it cannot reboot, and is not reset: %v", actions)
+	}
+
+	w, _ = begin()
+	if actions = w.pass(rebootBegins + time.Second); !has(actions, ResetNode) {
+		t.Errorf("its reboot hangs, and it is not reset: %v", actions)
+	}
+}

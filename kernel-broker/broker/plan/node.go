@@ -109,7 +109,9 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 			}
 		}
 	case kb.ProgressBooting:
-		if limit, late := d.patience(n, p); age > limit {
+		if endsFirst(p) {
+			d.ends(n, p, agent)
+		} else if limit, late := d.patience(n, p); age > limit {
 			d.tried(n, p, late)
 			if !d.in.Config.CanReset {
 				d.silent(n, p, late)

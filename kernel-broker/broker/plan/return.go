@@ -28,6 +28,11 @@ func (d *decision) returnFailed(n *kb.Node, p *kb.Pending, cause string) {
 		d.lastResort(n, p.Kernel, p.Way, cause)
 		return
 	}
+	if endsFirst(p) {
+		p.Progress, p.Since = kb.ProgressReset, d.in.Now
+		n.Generation++
+		return
+	}
 	n.Attempts++
 	d.note(n, "load failed", fmt.Sprintf("%s, try %d: %s", p.Kernel.Ref(), n.Attempts, cause))
 	d.act(Action{Kind: CheckImage, Text: p.Kernel.ImageDigest})
