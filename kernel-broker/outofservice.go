@@ -93,6 +93,9 @@ func (n SlurmNode) Foreign() bool {
 		return false
 	}
 	words := n.PlainReason()
+	if n.Invalid() && (strings.HasPrefix(words, "Low ") || strings.HasPrefix(words, "gres/")) {
+		return false // what slurmd registers less than slurm.conf says
+	}
 	for _, own := range slurmWords {
 		if words == own || strings.HasPrefix(words, own+" : ") {
 			return false

@@ -246,6 +246,9 @@ func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.Unknown() }
 // accepts whatever the node registers first, including a boot.
 func (n SlurmNode) Unknown() bool { return n.State == "UNKNOWN" }
 
+// Invalid reports whether slurmd registered less than slurm.conf says of the node.
+func (n SlurmNode) Invalid() bool { return n.has("INVALID_REG") }
+
 // PowerDownAsked reports whether Slurm switches the node's power off when its job
 // has ended, before any other job. It takes no reboot of the node until then.
 func (n SlurmNode) PowerDownAsked() bool { return n.has("POWER_DOWN") }

@@ -121,6 +121,11 @@ func (c *Cluster) configure(system string) error {
 		"etc/slurm/plugstack.conf": plugstackConf,
 		"etc/munge/munge.key":      string(key),
 	}
+	if o.GresConf != nil {
+		if err := os.Symlink("/machine/gres.conf", c.path("etc/slurm/gres.conf")); err != nil {
+			return fmt.Errorf("configuration: %w", err)
+		}
+	}
 	if o.Accounting {
 		files["etc/slurm/slurmdbd.conf"] = lab.SlurmdbdConf(frontHost, "slurm")
 	}

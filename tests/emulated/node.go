@@ -158,6 +158,13 @@ func (n *Node) boots(b boot) error {
 			return err
 		}
 	}
+	for name, text := range n.cluster.options.GresConf {
+		if b.kernel.Release == KernelNamed(name).Release {
+			if err := write(n.path("gres.conf"), text, 0o644); err != nil {
+				return err
+			}
+		}
+	}
 	for _, file := range []string{"executed", "init.pid", "agent.pid"} {
 		if err := os.Remove(n.path(file)); err != nil && !os.IsNotExist(err) {
 			return fmt.Errorf("node %q: %w", n.name, err)

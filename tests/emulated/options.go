@@ -43,6 +43,8 @@ type Options struct {
 	// TwoBrokers runs an etcd and, beside the broker, another one that waits: as on the host of a backup controller, its
 	// hooks have the network alone.
 	TwoBrokers bool
+	// GresConf is a node's gres.conf by the name of its kernel, which may have no driver for what stock has one for.
+	GresConf map[string]string
 	// SchedulerParameters and SlurmctldParameters are added to the required ones.
 	SchedulerParameters, SlurmctldParameters []string
 	// Partitions replace the lines of partitions main and shared.

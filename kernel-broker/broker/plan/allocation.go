@@ -36,6 +36,9 @@ func (d *decision) allocation(a *kb.Allocation) {
 }
 
 func (d *decision) switching(a *kb.Allocation) {
+	if d.noRegistration(a) {
+		return
+	}
 	if d.gone(a) {
 		d.end(a, "the job left before its kernel was ready")
 		d.perhapsHeld(a)
@@ -225,8 +228,8 @@ func (d *decision) failed(a *kb.Allocation) {
 const reasonTime = 3 * time.Minute
 
 // again lets a requeued job start at once, where Slurm would have it wait for
-// two minutes. It reports whether nothing is left to do about that. A job that
-// is still leaving its nodes comes back to the queue after that.
+// two minutes, or holds one that Slurm has requeued by itself. It reports whether nothing is left to do about that. A job
+// that is still leaving its nodes comes back to the queue after that.
 func (d *decision) again(a *kb.Allocation) bool {
 	if !d.in.Slurm.At.After(a.Ended) {
 		return false
@@ -235,11 +238,16 @@ func (d *decision) again(a *kb.Allocation) bool {
 		return false
 	}
 	for _, j := range d.in.Slurm.Queue {
-		if j.ID == a.ID.Job && j.Restart > a.ID.Restart && j.Reason == "BeginTime" {
+		switch {
+		case j.ID != a.ID.Job || j.Restart <= a.ID.Restart:
+		case a.Hold && j.Priority != 0:
+			d.act(Action{Kind: HoldForUser, Job: a.ID, Reference: j.Reference, Text: a.Reason})
+			return false
+		case a.Hold:
+		case j.Reason == "BeginTime":
 			d.act(Action{Kind: StartJob, Job: a.ID, Reference: j.Reference})
 			return false
-		}
-		if j.ID == a.ID.Job && j.Restart > a.ID.Restart && (j.Reason == "None" || j.Reason == "Cleaning") && d.age(a.Ended) < reasonTime {
+		case (j.Reason == "None" || j.Reason == "Cleaning") && d.age(a.Ended) < reasonTime:
 			return false // the reason is still to come
 		}
 	}

@@ -51,12 +51,15 @@ func (d *decision) commentOf(a *kb.Allocation) (reference, text string) {
 // requeued is the comment of a job that is back in the queue. The reason of one
 // that is held stays as it is.
 func (d *decision) requeued(a *kb.Allocation) (reference, text string) {
-	if a.Switching() || a.Hold {
+	if a.Switching() || a.Hold && !a.Soon {
 		return "", ""
 	}
 	for _, j := range d.in.Slurm.Queue {
 		// After a later run it is that run's to say.
 		if j.ID == a.ID.Job && j.Restart == a.ID.Restart+1 && j.State == "PENDING" {
+			if a.Hold {
+				return j.Reference, a.Reason
+			}
 			return j.Reference, kb.Requeued(a.Requested, d.why(a))
 		}
 	}

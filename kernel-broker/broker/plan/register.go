@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// noRegistration ends a switch in which slurmd does not register on the job's kernel, or registers less than slurm.conf says
+// of the node: without the driver of a GPU, for one. Slurm requeues such a job, and another try would end as this one.
+func (d *decision) noRegistration(a *kb.Allocation) bool {
+	for _, name := range a.Nodes {
+		n := d.nodes[name]
+		if n == nil || n.Owner != a.ID || n.Failure != nil || !n.Steady() || !n.Runs(a.Kernel.Ref()) {
+			continue
+		}
+		cause := d.unheard(a, n)
+		if cause == "" {
+			continue
+		}
+		d.fault(n, n.Boot.Token, a.Kernel.Ref(), cause)
+		kind, cause := d.bootFault(n, a.Kernel.Ref(), cause)
+		d.fail(n, kind, a.Kernel.Ref(), cause)
+		d.refuse(a, fmt.Sprintf("kernel %s on node %s: %s", a.Kernel.Ref(), name, cause), kind == kb.FailureKernel && a.Fallback == kb.FallbackHold)
+		a.Soon = a.Hold && d.gone(a)
+		return true
+	}
+	return false
+}
+
+// unheard is what Slurm misses of a node's slurmd; empty if it may still come.
+func (d *decision) unheard(a *kb.Allocation, n *kb.Node) string {
+	s, known := d.slurmNode(n.Name)
+	agent := d.in.Agents[n.Name]
+	if !known || !agent.Connected {
+		return ""
+	}
+	if s.Invalid() && !s.Waiting() {
+		what := s.PlainReason()
+		if s.Ours() || what == "" {
+			what = "see slurmctld's log"
+		}
+		return "slurmd registers with less than slurm.conf says of the node: " + what
+	}
+	since := d.age(agent.Since)
+	given := d.backInQueue(a) || !d.gone(a) && d.age(begun(a)) > d.in.Config.SwitchLimit && !d.off(a)
+	if !given || !n.Waiting || !s.Waiting() || since <= d.in.Config.AgentLimit {
+		return ""
+	}
+	return fmt.Sprintf("slurmd has not registered %v after its boot, see its log on the node", since.Truncate(time.Second))
+}
+
+// backInQueue reports whether Slurm has requeued a job by itself, also while the job is still leaving its nodes.
+func (d *decision) backInQueue(a *kb.Allocation) bool {
+	again := func(j kb.SlurmJob) bool { return j.ID == a.ID.Job && j.Restart > a.ID.Restart }
+	return d.gone(a) && (again(d.in.Slurm.Jobs[a.ID.Job]) || slices.ContainsFunc(d.in.Slurm.Queue, again))
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// unheardOf is a job's node that runs its kernel, while slurmctld has not heard from its slurmd.
+func unheardOf(t *testing.T) *world {
+	t.Helper()
+	w := booting(t)
+	w.node("n1", "ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+	w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+	w.settle()
+	if n := w.nodes["n1"]; !n.Runs(mit) || w.allocs[kb.JobID{Job: 7}].Phase != kb.PhaseSwitching {
+		t.Fatalf("n1 runs %s", n.Running.Ref)
+	}
+	return w
+}
+
+// requeued: Slurm has put the job back into its queue.
+func (w *world) requeued(id uint32) {
+	delete(w.slurm.Jobs, id)
+	w.slurm.Queue = []kb.SlurmJob{{ID: id, Restart: 1, Reference: "7", State: "PENDING", Reason: "BeginTime", Priority: 100, User: "alice"}}
+}
+
+// A kernel without the driver of a GPU: slurmd ends at its start, or registers less than slurm.conf says, and Slurm
+// requeues the job. Without end, were it not held.
+func TestSlurmdDoesNotRegisterOnAKernel(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration
+		state string
+		gone  bool
+		cause string
+	}{
+		"too little":      {time.Second, "DOWN+DRAIN+INVALID_REG+REBOOT_REQUESTED", true, "registers with less"},
+		"never, to Slurm": {2 * time.Minute, "DOWN+DRAIN+REBOOT_ISSUED", true, "not registered 2m0s after its boot"},
+		"never":           {11 * time.Minute, "ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", false, "not registered 11m0s after its boot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := unheardOf(t)
+			reason := "kprof: mitgcm@3 for job 7"
+			if strings.HasPrefix(c.state, "DOWN") {
+				reason += " : reboot issued"
+			}
+			w.node("n1", c.state, reason)
+			if c.gone { // and still leaves its node
+				w.slurm.Jobs[7] = kb.SlurmJob{ID: 7, Restart: 1, Reference: "7", State: "COMPLETING", Nodes: []string{"n1"}, User: "alice"}
+			}
+			actions := w.pass(c.after)
+			a := w.allocs[kb.JobID{Job: 7}]
+			if a.Phase != kb.PhaseFailed || !a.Hold || !strings.Contains(a.Reason, c.cause) || !strings.Contains(a.Reason, "n1") {
+				t.Fatalf("phase %s, hold %v, reason %q", a.Phase, a.Hold, a.Reason)
+			}
+			if faults := w.nodes["n1"].Faults; len(faults) != 1 || faults[0].Ref != mit {
+				t.Errorf("faults %+v", faults)
+			}
+			if !c.gone {
+				if !has(actions, HoldJob) {
+					t.Errorf("not held: %v", actions)
+				}
+				return
+			}
+			if actions = w.pass(time.Second); has(actions, HoldForUser) {
+				t.Fatal("held while it leaves, which slurmctld forgets")
+			}
+			w.requeued(7)
+			if actions = w.pass(time.Second); !has(actions, HoldForUser) {
+				t.Fatalf("not held: %v", actions)
+			}
+			w.slurm.Queue[0].Priority, w.slurm.Queue[0].Reason = 0, "JobHeldUser"
+			w.pass(time.Second)
+			w.slurm.Queue[0].Priority, w.slurm.Queue[0].Reason = 100, "None"
+			if actions = w.pass(time.Second); has(actions, HoldForUser) {
+				t.Error("the user's release is undone")
+			}
+		})
+	}
+}
+
+// What may be another's fault: a kernel that came up when Slurm had given up, a job that its user cancelled, and a node
+// on which alone it happens.
+func TestKernelIsNotBlamedForARegistration(t *testing.T) {
+	w := unheardOf(t)
+	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+	w.requeued(7)
+	w.pass(time.Second)
+	if a := w.allocs[kb.JobID{Job: 7}]; a.Hold || len(w.nodes["n1"].Faults) > 0 {
+		t.Errorf("it was late: %+v, faults %+v", a, w.nodes["n1"].Faults)
+	}
+
+	w = unheardOf(t)
+	delete(w.slurm.Jobs, 7)
+	w.node("n1", "IDLE+DRAIN+POWERING_UP+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+	w.pass(2 * time.Minute)
+	if a := w.allocs[kb.JobID{Job: 7}]; a.Hold || len(w.nodes["n1"].Faults) > 0 {
+		t.Errorf("it was cancelled: %+v, faults %+v", a, w.nodes["n1"].Faults)
+	}
+
+	w = unheardOf(t)
+	w.nodes["n2"] = &kb.Node{Name: "n2", Booted: []kb.Ref{mit}}
+	w.node("n1", "DOWN+DRAIN+INVALID_REG+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+	w.requeued(7)
+	w.pass(time.Second)
+	if n := w.nodes["n1"]; n.Failure == nil || n.Failure.Kind != kb.FailureNode || len(w.closed) != 1 || w.closed[0].Hold {
+		t.Errorf("it works on n2: failure %+v, closed %+v", n.Failure, w.closed)
+	}
+}
