@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
@@ -150,7 +151,7 @@ func aside(w *graph.Work, run func(dir string) error) error {
 
 // Failed is the outcome of a kernel that does not do what it has to. No verdict
 // was asked for.
-const Failed verdict.Outcome = "failed"
+const Failed kb.Outcome = "failed"
 
 // Stages at which a kernel can show its fault.
 const (

@@ -37,8 +37,8 @@ type Candidate struct {
 	Application string    `json:"application,omitempty"`
 	Description string    `json:"description"`
 	// Outcome is empty when nothing was measured.
-	Outcome verdict.Outcome `json:"outcome,omitempty"`
-	Reason  string          `json:"reason"`
+	Outcome kb.Outcome `json:"outcome,omitempty"`
+	Reason  string     `json:"reason"`
 	// Measured is what the report says for the catalog.
 	Measured *kb.Measurement `json:"measured,omitempty"`
 	// Console is the end of what a kernel said that failed.
@@ -58,7 +58,7 @@ func (c Candidate) Page() string { return filepath.Join(c.Report, pageFile) }
 func (c Candidate) JSON() string { return filepath.Join(c.Report, reportFile) }
 
 // Benefit reports whether the kernel may be published.
-func (c Candidate) Benefit() bool { return c.Outcome == verdict.Benefit }
+func (c Candidate) Benefit() bool { return c.Outcome == kb.OutcomeBenefit }
 
 // finish notes the candidate, and publishes one that wins. It is done at the
 // end of each build, and changes nothing where all was done before.
@@ -76,7 +76,7 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 	}
 	if before, err := p.Candidates.Get(candidate.Name, candidate.ID); err == nil {
 		candidate.Made, candidate.Published = before.Made, before.Published
-		if before.Benefit() && candidate.Outcome == verdict.NoBenefit && p.isCurrent(candidate) {
+		if before.Benefit() && candidate.Outcome == kb.OutcomeNoBenefit && p.isCurrent(candidate) {
 			// It is what jobs get today because it won, and it cannot beat
 			// itself: what was found out then stands.
 			candidate.Outcome, candidate.Reason, candidate.Report, candidate.Measured = before.Outcome, before.Reason, before.Report, before.Measured

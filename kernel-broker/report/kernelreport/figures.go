@@ -215,13 +215,13 @@ func ReadMeasurement(text []byte, image string) (*kb.Measurement, error) {
 
 // measurement of a verdict, without what stands beside it in a report.
 func measurement(v verdict.Verdict) kb.Measurement {
-	m := kb.Measurement{Outcome: kb.Outcome(v.Outcome), Reason: kb.OneLine(v.Reason)}
+	m := kb.Measurement{Outcome: v.Outcome, Reason: kb.OneLine(v.Reason)}
 	for _, g := range v.Gains {
 		gain := &kb.Gain{
 			Kernel: *percent(&g.Change), Chance: g.Standing == verdict.Unclear, Unequal: len(g.Unequal) > 0, Whole: percent(g.Whole),
 		}
 		if g.Share != nil {
-			gain.Share, gain.Source = percent(&g.Share.Estimate), kb.ShareSource(g.Share.Source)
+			gain.Share, gain.Source = percent(&g.Share.Estimate), g.Share.Source
 			for _, r := range g.Share.Runs[:min(len(g.Share.Runs), kb.MaxShareRuns)] {
 				gain.Runs = append(gain.Runs, r.Run)
 			}
