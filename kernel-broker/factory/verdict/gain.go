@@ -284,14 +284,10 @@ func CompareAll(candidate, current []Side, rules Rules) Whole {
 	for i := range candidate {
 		c := Compare(candidate[i], current[i], rules)
 		whole.Parts = append(whole.Parts, c)
-		for _, why := range c.Unequal {
-			if !slices.Contains(whole.Unequal, why) {
-				whole.Unequal = append(whole.Unequal, why)
-			}
-		}
 		count[c.Standing]++
 		ratios = append(ratios, c.clear())
 	}
+	whole.Unequal = Unequal(whole.Parts)
 	if i := slices.IndexFunc(whole.Parts, func(c Comparison) bool { return c.Standing == Incomparable }); i >= 0 {
 		whole.Standing, whole.Reason = Incomparable, whole.Parts[i].Reason
 		return whole
