@@ -3,7 +3,6 @@
 package graph
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 )
 
 // task is a step whose inputs are all known.
@@ -299,9 +299,7 @@ func (s Store) Work(ctx context.Context, path string, g *Graph) error {
 		return fmt.Errorf("task: %w", err)
 	}
 	var file taskFile
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&file); err != nil {
+	if err := strictjson.Decode(text, &file); err != nil {
 		return fmt.Errorf("task %q: %w", path, err)
 	}
 	step, has := g.Step(file.Step)
