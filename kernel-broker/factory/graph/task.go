@@ -4,7 +4,6 @@ package graph
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -280,12 +279,8 @@ func (t task) hand() (path string, err error) {
 	for as, need := range t.needs {
 		file.Needs[as] = keyOnly{Kind: need.Kind, Key: need.Key}
 	}
-	text, err := json.MarshalIndent(file, "", "  ")
-	if err != nil {
-		return "", err
-	}
 	path = t.path("task.json")
-	return path, atomicfile.Write(path, append(text, '\n'), 0o644)
+	return path, atomicfile.WriteJSON(path, file, 0o644)
 }
 
 // keyForm is that of ValueDigest: a key becomes a folder's name.

@@ -21,6 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
@@ -134,9 +135,9 @@ func (e Emulator) Measure(ctx context.Context, kernel string, data Data, w *grap
 		} else if err != nil {
 			return err
 		}
-		return writeJSON(filepath.Join(w.Dir, MeasuredFile), Measured{
+		return atomicfile.WriteJSON(filepath.Join(w.Dir, MeasuredFile), Measured{
 			Samples: found.Samples, Checks: []verdict.CheckRun{check}, Mitigations: found.Mitigations, Console: console,
-		})
+		}, 0o644)
 	})
 }
 

@@ -5,7 +5,6 @@ package pipeline
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -160,11 +159,7 @@ var candidateID = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 // Put replaces what is known of a candidate.
 func (c Candidates) Put(candidate Candidate) error {
-	text, err := json.MarshalIndent(candidate, "", "  ")
-	if err != nil {
-		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
-	}
-	if err := atomicfile.Write(filepath.Join(c.Dir, candidate.Name, candidate.ID+".json"), append(text, '\n'), 0o644); err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(c.Dir, candidate.Name, candidate.ID+".json"), candidate, 0o644); err != nil {
 		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
 	}
 	return nil

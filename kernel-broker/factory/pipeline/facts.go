@@ -4,7 +4,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
@@ -42,7 +42,7 @@ func (p *Pipeline) decide(_ context.Context, w *graph.Work) error {
 	for _, gain := range made.Figures.Verdict.Gains {
 		w.Say("%s", gain.Words())
 	}
-	return writeJSON(filepath.Join(w.Dir, verdictFile), made.Figures.Verdict)
+	return atomicfile.WriteJSON(filepath.Join(w.Dir, verdictFile), made.Figures.Verdict, 0o644)
 }
 
 // report writes the page and its JSON.
@@ -169,14 +169,6 @@ func readJSON(path string, into any) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
-}
-
-func writeJSON(path string, value any) error {
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
 func writeFile(path string, fill func(io.Writer) error) error {
