@@ -22,6 +22,22 @@ type Hardware struct {
 	NIC string `json:"nic,omitempty"`
 }
 
+// DeviceReport is what a node says of its devices, for kernels that are made for it: what an emulated run can know nothing
+// of. Its lists are sorted and free of duplicates, so that equal nodes differ only in their names.
+type DeviceReport struct {
+	Name string `json:"node"`
+	// PCI devices as vendor:device in hex.
+	PCI []string `json:"pci"`
+	// Modaliases of all devices, as sysfs has them.
+	Modaliases []string `json:"modaliases"`
+	// Modules that are loaded.
+	Modules []string `json:"modules"`
+	// Drivers at work, built in or not, by their modules' names where the node's kernel knows.
+	Drivers []string `json:"drivers"`
+	// Filesystems that are mounted. A kernel can do without one that the workload writes to no byte of, but the node cannot.
+	Filesystems []string `json:"filesystems"`
+}
+
 // maxHardwareText limits each of these texts.
 const maxHardwareText = 128
 

@@ -29,9 +29,12 @@ type Outcome string
 
 // The outcomes.
 const (
-	OutcomeBenefit   Outcome = "benefit"
+	// OutcomeBenefit: the kernel may be published for its application.
+	OutcomeBenefit Outcome = "benefit"
+	// OutcomeNoBenefit: it was measured, and it did not win; it stays a candidate.
 	OutcomeNoBenefit Outcome = "no benefit"
-	OutcomeRefused   Outcome = "refused"
+	// OutcomeRefused: what there is allows no verdict; it stays a candidate.
+	OutcomeRefused Outcome = "refused"
 )
 
 // Gain against one kernel. A negative change is a gain: less is needed.
@@ -55,10 +58,11 @@ type ShareSource string
 
 // The sources of a share.
 const (
-	// ShareOfWorkload is of the workload's instructions, ShareOfRuns of the CPU
-	// time of the application's own jobs.
+	// ShareOfWorkload is of the instructions of the workload, counted in the run in
+	// which the baseline was measured.
 	ShareOfWorkload ShareSource = "workload"
-	ShareOfRuns     ShareSource = "runs"
+	// ShareOfRuns is of the CPU time of the application's own jobs, in profiling runs.
+	ShareOfRuns ShareSource = "runs"
 )
 
 // Estimate is a figure in percent with its spread.

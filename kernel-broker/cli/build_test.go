@@ -191,7 +191,7 @@ func TestLogFollows(t *testing.T) {
 }
 
 // aCandidate is a kernel with a report, as a build leaves it.
-func aCandidate(t *testing.T, cache string, outcome verdict.Outcome) pipeline.Candidate {
+func aCandidate(t *testing.T, cache string, outcome kb.Outcome) pipeline.Candidate {
 	t.Helper()
 	kernels := filepath.Join(cache, "kernels")
 	dir := writeKernel(t, kernels, "mitgcm", "better bytes")
@@ -235,7 +235,7 @@ func aCandidate(t *testing.T, cache string, outcome verdict.Outcome) pipeline.Ca
 	if c.Measured, err = readMeasurement(c.JSON(), "", c.ImageDigest); err != nil {
 		t.Fatal(err)
 	}
-	c.Measured.Outcome = kb.Outcome(outcome)
+	c.Measured.Outcome = outcome
 	return c
 }
 
@@ -243,7 +243,7 @@ func TestCandidates(t *testing.T) {
 	f := newFixture(t)
 	cache := t.TempDir()
 	f.must(0, "no candidates", "kernel", "candidates", "--cache", cache)
-	if err := pipeline.CandidatesIn(cache).Put(aCandidate(t, cache, verdict.NoBenefit)); err != nil {
+	if err := pipeline.CandidatesIn(cache).Put(aCandidate(t, cache, kb.OutcomeNoBenefit)); err != nil {
 		t.Fatal(err)
 	}
 	out := f.must(0, "", "kernel", "candidates", "mitgcm", "--cache", cache)
@@ -264,7 +264,7 @@ func TestPublish(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
-	c := aCandidate(t, t.TempDir(), verdict.Benefit)
+	c := aCandidate(t, t.TempDir(), kb.OutcomeBenefit)
 	a := &app{config: client.DefaultPath, Invocation: Invocation{Getenv: func(string) string { return "unix://" + f.socket }, Stdout: os.Stdout, Stderr: new(strings.Builder)}}
 	t.Cleanup(func() { _ = a.conn.Close() })
 	publisher := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &signature{}}, Beaten: defaultImage(t, a, "mitgcm")}
@@ -330,7 +330,7 @@ func TestPublishSigned(t *testing.T) {
 	if err := s.open(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	ref, err := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}}.Publish(t.Context(), aCandidate(t, t.TempDir(), verdict.Benefit), new(strings.Builder))
+	ref, err := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}}.Publish(t.Context(), aCandidate(t, t.TempDir(), kb.OutcomeBenefit), new(strings.Builder))
 	t.Cleanup(func() { _ = a.conn.Close() })
 	if err != nil || ref != "mitgcm@1" {
 		t.Fatalf("%s, %v", ref, err)
@@ -354,7 +354,7 @@ func TestFailedCandidate(t *testing.T) {
 			t.Errorf("no %q in\n%s", words, stdout.String())
 		}
 	}
-	c.Outcome = verdict.NoBenefit
+	c.Outcome = kb.OutcomeNoBenefit
 	if err := a.showCandidate(c); err != nil {
 		t.Error(err)
 	}

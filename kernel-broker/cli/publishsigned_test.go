@@ -14,7 +14,6 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/tests/support/imagetest"
 )
 
@@ -36,7 +35,7 @@ func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 	if err := s.open(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	c := aCandidate(t, t.TempDir(), verdict.Benefit)
+	c := aCandidate(t, t.TempDir(), kb.OutcomeBenefit)
 	publisher := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}, Beaten: defaultImage(t, a, "mitgcm")}
 	if ref, err := publisher.Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kb.ErrFailedPrecondition) ||
 		!strings.Contains(err.Error(), "kernelctl kernel sign mitgcm@1") {

@@ -13,11 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
-
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
@@ -39,7 +38,7 @@ func TestWholePipeline(t *testing.T) {
 		t.Errorf("the build is %s:\n%s", made.status.State, say(made.status))
 	}
 	// It has no mitigations, and no site allows that unless it says so.
-	if made.Outcome != verdict.Refused || !strings.Contains(made.Reason, "unequal mitigations") {
+	if made.Outcome != kb.OutcomeRefused || !strings.Contains(made.Reason, "unequal mitigations") {
 		t.Errorf("verdict %q: %s", made.Outcome, made.Reason)
 	}
 	if !strings.HasSuffix(made.Release, "-tiny") {

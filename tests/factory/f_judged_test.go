@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"testing"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
 // broker starts a real one, which has a catalog and no cluster, and returns its
@@ -117,7 +117,7 @@ func TestJudgedAndPublished(t *testing.T) {
 		p, made := whole(t)
 		var c pipeline.Candidate
 		decode(t, p.must(publishing("tiny")...).out, &c)
-		if c.Outcome != verdict.Benefit || c.Published != "tiny@1" || c.ID != made.ID {
+		if c.Outcome != kb.OutcomeBenefit || c.Published != "tiny@1" || c.ID != made.ID {
 			t.Fatalf("it became %+v", c)
 		}
 		for _, step := range p.status("tiny").Steps {
@@ -144,7 +144,7 @@ func TestJudgedAndPublished(t *testing.T) {
 		p, _ := whole(t)
 		var c pipeline.Candidate
 		decode(t, p.must(publishing("tiny")...).out, &c)
-		if c.Outcome != verdict.Benefit || c.Published != "tiny@1" {
+		if c.Outcome != kb.OutcomeBenefit || c.Published != "tiny@1" {
 			t.Errorf("it became %+v", c)
 		}
 		if said := list(p); strings.Count(said, "tiny@") != 1 {

@@ -20,38 +20,23 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Hardware is the report. Lists are sorted and free of duplicates, so that equal nodes differ only in their names.
-type Hardware struct {
-	Name string `json:"node"`
-	// PCI devices as vendor:device in hex.
-	PCI []string `json:"pci"`
-	// Modaliases of all devices, as sysfs has them.
-	Modaliases []string `json:"modaliases"`
-	// Modules that are loaded.
-	Modules []string `json:"modules"`
-	// Drivers at work, those too that are built in, by their modules' names.
-	Drivers []string `json:"drivers"`
-	// Filesystems that are mounted.
-	Filesystems []string `json:"filesystems"`
-}
-
 // ReadHardware examines the node through its mounted proc and sys file systems.
-func ReadHardware(proc, sys, name string) (Hardware, error) {
+func ReadHardware(proc, sys, name string) (kb.DeviceReport, error) {
 	needs, err := Read(proc, sys, nil)
 	if err != nil {
-		return Hardware{}, fmt.Errorf("node %q: %w", name, err)
+		return kb.DeviceReport{}, fmt.Errorf("node %q: %w", name, err)
 	}
 	modules, err := modules(filepath.Join(proc, "modules"))
 	if err != nil {
-		return Hardware{}, fmt.Errorf("node %q: %w", name, err)
+		return kb.DeviceReport{}, fmt.Errorf("node %q: %w", name, err)
 	}
 	filesystems, err := filesystems(filepath.Join(proc, "self/mountinfo"))
 	if err != nil {
-		return Hardware{}, fmt.Errorf("node %q: %w", name, err)
+		return kb.DeviceReport{}, fmt.Errorf("node %q: %w", name, err)
 	}
 	found := devices{pci: set{}, modaliases: set{}, drivers: set{}}
 	if err := found.read(filepath.Join(sys, "bus")); err != nil {
-		return Hardware{}, fmt.Errorf("node %q: %w", name, err)
+		return kb.DeviceReport{}, fmt.Errorf("node %q: %w", name, err)
 	}
 	// Drivers that the agent requires of a kernel are always included: volumes over several disks have no device on a
 	// bus.
@@ -60,13 +45,13 @@ func ReadHardware(proc, sys, name string) (Hardware, error) {
 			found.drivers.add(driver)
 		}
 	}
-	return Hardware{Name: name, PCI: found.pci.sorted(), Modaliases: found.modaliases.sorted(), Modules: modules.sorted(),
+	return kb.DeviceReport{Name: name, PCI: found.pci.sorted(), Modaliases: found.modaliases.sorted(), Modules: modules.sorted(),
 		Drivers: found.drivers.sorted(), Filesystems: filesystems.sorted()}, nil
 }
 
 // Write writes a list with this node on one line; lists of many nodes can be concatenated.
-func (n Hardware) Write(to io.Writer) error {
-	if err := json.NewEncoder(to).Encode([]Hardware{n}); err != nil {
+func Write(to io.Writer, n kb.DeviceReport) error {
+	if err := json.NewEncoder(to).Encode([]kb.DeviceReport{n}); err != nil {
 		return fmt.Errorf("node %q: %w", n.Name, err)
 	}
 	return nil

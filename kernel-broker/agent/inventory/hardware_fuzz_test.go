@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // FuzzRead fills /proc and /sys with arbitrary text, as firmware and drivers may. The report for the factory is one
@@ -43,10 +45,10 @@ func FuzzReadHardware(f *testing.F) {
 			return
 		}
 		var out bytes.Buffer
-		if err := n.Write(&out); err != nil {
+		if err := Write(&out, n); err != nil {
 			t.Fatal(err)
 		}
-		var back []Hardware
+		var back []kb.DeviceReport
 		if err := json.Unmarshal(out.Bytes(), &back); err != nil || len(back) != 1 || strings.Count(out.String(), "\n") != 1 {
 			t.Fatalf("%s, %v", out.String(), err)
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // hardwareMachine is a fake /proc and /sys.
@@ -66,7 +68,7 @@ func (m *hardwareMachine) pci(slot, vendor, device, driver string) {
 	}
 }
 
-func (m *hardwareMachine) read() Hardware {
+func (m *hardwareMachine) read() kb.DeviceReport {
 	m.t.Helper()
 	n, err := ReadHardware(m.proc, m.sys, "n1")
 	if err != nil {
@@ -81,7 +83,7 @@ const report = `[{"node":"n1","pci":["1af4:1042","8086:29c0"],` +
 
 func TestReport(t *testing.T) {
 	var text bytes.Buffer
-	if err := newHardwareMachine(t).read().Write(&text); err != nil {
+	if err := Write(&text, newHardwareMachine(t).read()); err != nil {
 		t.Fatal(err)
 	}
 	if text.String() != report {

@@ -3,7 +3,6 @@
 package kexec
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 )
 
 const (
@@ -49,9 +49,7 @@ func parseMemory(text []byte) (signing.Memory, error) {
 		return signing.Memory{}, fmt.Errorf("more than %d bytes: %w", maxMemory, kb.ErrInvalid)
 	}
 	var f memoryFile
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&f); err != nil {
+	if err := strictjson.Decode(text, &f); err != nil {
 		return signing.Memory{}, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
 	}
 	if f.Format != memoryFormat {

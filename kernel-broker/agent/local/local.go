@@ -6,7 +6,6 @@ package local
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 )
 
 // The operations.
@@ -77,13 +77,8 @@ type NodeStatus struct {
 // ParseRequest reads one request line.
 func ParseRequest(line []byte) (Request, error) {
 	var r Request
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
+	if err := strictjson.Decode(line, &r); err != nil {
 		return Request{}, fmt.Errorf("request: %w: %w", kb.ErrInvalid, err)
-	}
-	if decoder.More() {
-		return Request{}, fmt.Errorf("request: more than one: %w", kb.ErrInvalid)
 	}
 	switch {
 	case r.Op != JobEnding && r.Op != Status && r.Op != WaitReady:

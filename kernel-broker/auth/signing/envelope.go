@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"regexp"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 )
 
 const (
@@ -85,13 +85,8 @@ func openEnvelope(raw []byte) (*dsse.Envelope, error) {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(raw), MaxEnvelope)
 	}
 	envelope := new(dsse.Envelope)
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(envelope); err != nil {
+	if err := strictjson.Decode(raw, envelope); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: something follows it", ErrMalformed)
 	}
 	switch {
 	case envelope.PayloadType != PayloadType:
@@ -293,13 +288,8 @@ func decodeManifest(payload []byte) (Manifest, error) {
 	if len(payload) > maxPayload {
 		return m, fmt.Errorf("manifest of %d bytes, at most %d: %w", len(payload), maxPayload, ErrMalformed)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(payload))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&m); err != nil {
+	if err := strictjson.Decode(payload, &m); err != nil {
 		return m, fmt.Errorf("manifest: %w: %w", ErrMalformed, err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return m, fmt.Errorf("manifest: %w: something follows it", ErrMalformed)
 	}
 	again, err := m.encode()
 	if err != nil {

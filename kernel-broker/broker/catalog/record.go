@@ -18,6 +18,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 )
 
 const (
@@ -83,9 +84,7 @@ func marshal(v any) ([]byte, error) {
 // decode rejects a newer broker's format: rewriting it would drop unknown fields.
 func decode(name string, value []byte) (*record, error) {
 	r := &record{}
-	decoder := json.NewDecoder(bytes.NewReader(value))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(r); err != nil {
+	if err := strictjson.Decode(value, r); err != nil {
 		return nil, fmt.Errorf("record of profile %q: %w", name, err)
 	}
 	if r.Format != recordFormat {

@@ -44,7 +44,7 @@ func hardwareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return report.Write(cmd.OutOrStdout())
+			return inventory.Write(cmd.OutOrStdout(), report)
 		},
 	}
 	f := cmd.Flags()

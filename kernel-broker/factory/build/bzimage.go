@@ -4,6 +4,7 @@ package build
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"debug/elf"
 	"encoding/binary"
@@ -205,10 +206,9 @@ func buildID(reader io.ReaderAt) (string, error) {
 	return "", errors.New("no GNU build id among the elf notes")
 }
 
-// elfMachines by their number in an ELF header.
-var elfMachines = map[uint16]string{3: "x86", 8: "MIPS", 20: "PowerPC", 21: "PowerPC", 22: "s390", 40: "ARM", 62: "x86_64", 183: "ARM64", 243: "RISC-V", 258: "LoongArch"}
-
-const machineX86 = 62
+// elfMachines that Linux runs on, by their usual names.
+var elfMachines = map[elf.Machine]string{elf.EM_386: "x86", elf.EM_MIPS: "MIPS", elf.EM_PPC: "PowerPC", elf.EM_PPC64: "PowerPC",
+	elf.EM_S390: "s390", elf.EM_ARM: "ARM", elf.EM_AARCH64: "ARM64", elf.EM_RISCV: "RISC-V", elf.EM_LOONGARCH: "LoongArch"}
 
 // marks of files that are mistaken for a bzImage, by their place.
 var marks = []struct {
@@ -255,16 +255,12 @@ func WhatIs(data []byte) string {
 
 func whatELF(data []byte) string {
 	order := binary.ByteOrder(binary.LittleEndian)
-	if data[5] == 2 {
+	if elf.Data(data[elf.EI_DATA]) == elf.ELFDATA2MSB {
 		order = binary.BigEndian
 	}
-	number := order.Uint16(data[18:])
-	machine, known := elfMachines[number]
-	if !known {
-		machine = fmt.Sprintf("machine %d", number)
-	}
-	if number != machineX86 {
-		return fmt.Sprintf("it is an ELF file for %s; nodes are x86_64", machine)
+	if machine := elf.Machine(order.Uint16(data[18:])); machine != elf.EM_X86_64 {
+		name := cmp.Or(elfMachines[machine], fmt.Sprintf("machine %d", machine))
+		return fmt.Sprintf("it is an ELF file for %s; nodes are x86_64", name)
 	}
 	return "it is an ELF file, as vmlinux is, which kexec does not boot with an initrd; the bootable one of the same build is arch/x86/boot/bzImage (make bzImage), installed as /boot/vmlinuz-RELEASE"
 }

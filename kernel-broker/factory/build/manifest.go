@@ -218,18 +218,10 @@ func describeFile(dir, name string) (File, error) {
 
 // Write puts the manifest into a folder.
 func (m Manifest) Write(dir string) error {
-	if err := writeJSON(filepath.Join(dir, ManifestFile), m); err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(dir, ManifestFile), m, 0o644); err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
 	return nil
-}
-
-func writeJSON(path string, value any) error {
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(path, append(text, '\n'), 0o644)
 }
 
 // ReadManifest reads kernel.json from a folder.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // kernel.json may come from another host: it names no files of this one.
@@ -39,7 +40,7 @@ func TestJSONIsReplacedWhole(t *testing.T) {
 	if err := os.Link(path, before); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeJSON(path, []int{2}); err != nil {
+	if err := atomicfile.WriteJSON(path, []int{2}, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(before); err != nil || string(text) != "[1]\n" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
@@ -193,7 +194,7 @@ func (p *profiledBuild) complaints() (pgo.Complaints, int, error) {
 		return fail(err)
 	}
 	all = all.Again(fresh, compiled)
-	if err := writeJSON(path, all); err != nil {
+	if err := atomicfile.WriteJSON(path, all, 0o644); err != nil {
 		return fail(err)
 	}
 	if err := os.Remove(said); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/modules"
 )
@@ -90,7 +91,7 @@ func writeDropped(out string, dropped []kconfig.Lost) error {
 	for _, lost := range dropped {
 		unmet[lost.Option.Symbol] = lost.Unmet
 	}
-	return writeJSON(filepath.Join(out, droppedFile), unmet)
+	return atomicfile.WriteJSON(filepath.Join(out, droppedFile), unmet, 0o644)
 }
 
 // CompileInput is what a kernel depends on besides the plan.

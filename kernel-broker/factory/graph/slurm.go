@@ -24,7 +24,7 @@ import (
 // A job outlives the process that asked for it. A run that needs the same step
 // next finds the job by its name and follows it. That is why this does not use
 // sbatch --wait: its wait ends with its process, and it prints the job's number
-// only at its end.
+// only at its end. A job of srun ends with srun, and Slurm requeues batch jobs only.
 type Slurm struct {
 	// Worker is the command that does the task of the file that is added to it.
 	Worker []string

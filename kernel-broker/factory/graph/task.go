@@ -3,9 +3,7 @@
 package graph
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 )
 
 // task is a step whose inputs are all known.
@@ -280,12 +279,8 @@ func (t task) hand() (path string, err error) {
 	for as, need := range t.needs {
 		file.Needs[as] = keyOnly{Kind: need.Kind, Key: need.Key}
 	}
-	text, err := json.MarshalIndent(file, "", "  ")
-	if err != nil {
-		return "", err
-	}
 	path = t.path("task.json")
-	return path, atomicfile.Write(path, append(text, '\n'), 0o644)
+	return path, atomicfile.WriteJSON(path, file, 0o644)
 }
 
 // keyForm is that of ValueDigest: a key becomes a folder's name.
@@ -299,9 +294,7 @@ func (s Store) Work(ctx context.Context, path string, g *Graph) error {
 		return fmt.Errorf("task: %w", err)
 	}
 	var file taskFile
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&file); err != nil {
+	if err := strictjson.Decode(text, &file); err != nil {
 		return fmt.Errorf("task %q: %w", path, err)
 	}
 	step, has := g.Step(file.Step)

@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 )
 
 // Counts of one side, user or kernel, of a region.
@@ -72,13 +72,8 @@ func readCounts(path string, said []workload.Region) ([]Region, error) {
 
 func parseCounts(data []byte, said []workload.Region) ([]Region, error) {
 	var file countsDocument
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&file); err != nil {
+	if err := strictjson.Decode(data, &file); err != nil {
 		return nil, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one value")
 	}
 	switch {
 	case file.Format != countsFormat:

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
@@ -20,6 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
@@ -133,9 +135,9 @@ func (e Emulator) Measure(ctx context.Context, kernel string, data Data, w *grap
 		} else if err != nil {
 			return err
 		}
-		return writeJSON(filepath.Join(w.Dir, MeasuredFile), Measured{
+		return atomicfile.WriteJSON(filepath.Join(w.Dir, MeasuredFile), Measured{
 			Samples: found.Samples, Checks: []verdict.CheckRun{check}, Mitigations: found.Mitigations, Console: console,
-		})
+		}, 0o644)
 	})
 }
 
@@ -150,7 +152,7 @@ func aside(w *graph.Work, run func(dir string) error) error {
 
 // Failed is the outcome of a kernel that does not do what it has to. No verdict
 // was asked for.
-const Failed verdict.Outcome = "failed"
+const Failed kb.Outcome = "failed"
 
 // Stages at which a kernel can show its fault.
 const (

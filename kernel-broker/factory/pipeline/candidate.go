@@ -5,7 +5,6 @@ package pipeline
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,8 +36,8 @@ type Candidate struct {
 	Application string    `json:"application,omitempty"`
 	Description string    `json:"description"`
 	// Outcome is empty when nothing was measured.
-	Outcome verdict.Outcome `json:"outcome,omitempty"`
-	Reason  string          `json:"reason"`
+	Outcome kb.Outcome `json:"outcome,omitempty"`
+	Reason  string     `json:"reason"`
 	// Measured is what the report says for the catalog.
 	Measured *kb.Measurement `json:"measured,omitempty"`
 	// Console is the end of what a kernel said that failed.
@@ -58,7 +57,7 @@ func (c Candidate) Page() string { return filepath.Join(c.Report, pageFile) }
 func (c Candidate) JSON() string { return filepath.Join(c.Report, reportFile) }
 
 // Benefit reports whether the kernel may be published.
-func (c Candidate) Benefit() bool { return c.Outcome == verdict.Benefit }
+func (c Candidate) Benefit() bool { return c.Outcome == kb.OutcomeBenefit }
 
 // finish notes the candidate, and publishes one that wins. It is done at the
 // end of each build, and changes nothing where all was done before.
@@ -76,7 +75,7 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 	}
 	if before, err := p.Candidates.Get(candidate.Name, candidate.ID); err == nil {
 		candidate.Made, candidate.Published = before.Made, before.Published
-		if before.Benefit() && candidate.Outcome == verdict.NoBenefit && p.isCurrent(candidate) {
+		if before.Benefit() && candidate.Outcome == kb.OutcomeNoBenefit && p.isCurrent(candidate) {
 			// It is what jobs get today because it won, and it cannot beat
 			// itself: what was found out then stands.
 			candidate.Outcome, candidate.Reason, candidate.Report, candidate.Measured = before.Outcome, before.Reason, before.Report, before.Measured
@@ -160,11 +159,7 @@ var candidateID = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 // Put replaces what is known of a candidate.
 func (c Candidates) Put(candidate Candidate) error {
-	text, err := json.MarshalIndent(candidate, "", "  ")
-	if err != nil {
-		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
-	}
-	if err := atomicfile.Write(filepath.Join(c.Dir, candidate.Name, candidate.ID+".json"), append(text, '\n'), 0o644); err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(c.Dir, candidate.Name, candidate.ID+".json"), candidate, 0o644); err != nil {
 		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
 	}
 	return nil

@@ -3,9 +3,7 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +19,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
@@ -34,11 +34,7 @@ const (
 
 // decide writes the verdict.
 func (p *Pipeline) decide(_ context.Context, w *graph.Work) error {
-	facts, err := p.facts(w)
-	if err != nil {
-		return err
-	}
-	made, err := kernelreport.Make(facts)
+	made, err := p.reportOf(w)
 	if err != nil {
 		return err
 	}
@@ -46,22 +42,26 @@ func (p *Pipeline) decide(_ context.Context, w *graph.Work) error {
 	for _, gain := range made.Figures.Verdict.Gains {
 		w.Say("%s", gain.Words())
 	}
-	return writeJSON(filepath.Join(w.Dir, verdictFile), made.Figures.Verdict)
+	return atomicfile.WriteJSON(filepath.Join(w.Dir, verdictFile), made.Figures.Verdict, 0o644)
 }
 
 // report writes the page and its JSON.
 func (p *Pipeline) report(_ context.Context, w *graph.Work) error {
-	facts, err := p.facts(w)
-	if err != nil {
-		return err
-	}
-	made, err := kernelreport.Make(facts)
+	made, err := p.reportOf(w)
 	if err != nil {
 		return err
 	}
 	return errors.Join(
 		writeFile(filepath.Join(w.Dir, reportFile), made.WriteJSON),
 		writeFile(filepath.Join(w.Dir, pageFile), made.WriteHTML))
+}
+
+func (p *Pipeline) reportOf(w *graph.Work) (kernelreport.Report, error) {
+	facts, err := p.facts(w)
+	if err != nil {
+		return kernelreport.Report{}, err
+	}
+	return kernelreport.Make(facts)
 }
 
 // kernelNames are those of all kernels that take part, the subject first.
@@ -165,20 +165,10 @@ func readJSON(path string, into any) error {
 	if err != nil {
 		return err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
+	if err := strictjson.Decode(text, into); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
-}
-
-func writeJSON(path string, value any) error {
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
 func writeFile(path string, fill func(io.Writer) error) error {
@@ -245,8 +235,7 @@ func profileUse(use *build.Use) *kernelreport.Profile {
 	if use == nil {
 		return nil
 	}
-	c := use.Complaints
-	return &kernelreport.Profile{Objects: use.Objects, Excluded: use.Excluded, Mismatched: c.Mismatched, Moved: c.Moved, Missing: c.Missing}
+	return &kernelreport.Profile{Objects: use.Objects, Excluded: use.Excluded, Complaints: use.Complaints}
 }
 
 // symbols are the functions of the kernel by whether they ran with the training data.
@@ -299,9 +288,7 @@ func (p *Pipeline) slimmed(w *graph.Work, facts *kernelreport.Facts) error {
 	facts.Slimming = &kernelreport.Slimming{
 		Proposed: outcome.Proposed, Configurations: outcome.Checks, Kernels: outcome.Kernels,
 		ObjectsGone: outcome.ObjectsGone, CodeGone: int64(outcome.CodeGone), TextBefore: outcome.TextBefore, TextAfter: outcome.TextAfter,
-	}
-	for _, m := range outcome.Missing {
-		facts.Slimming.Missing = append(facts.Slimming.Missing, kernelreport.MissingDriver{Node: m.Node, Module: m.Module, Device: m.Device})
+		Missing: outcome.Missing,
 	}
 	for _, w := range outcome.Runs {
 		facts.Slimming.Runs = append(facts.Slimming.Runs, slimmingRun(w))

@@ -13,6 +13,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // objectsFile has, beside an instrumented kernel, the path under which the
@@ -37,7 +38,7 @@ func (f Factory) Source(ctx context.Context, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(filepath.Join(w.Dir, "source.json"), source)
+	return atomicfile.WriteJSON(filepath.Join(w.Dir, "source.json"), source, 0o644)
 }
 
 func (f Factory) SourceInputs() (Inputs, error) {
@@ -117,7 +118,7 @@ func fit(_ context.Context, w *graph.Work) error {
 	if err := with.Fits(*without.Sections); err != nil {
 		return err
 	}
-	return writeJSON(filepath.Join(w.Dir, "fit.json"), map[string]*pgo.Sections{"with": with.Sections, "without": without.Sections})
+	return atomicfile.WriteJSON(filepath.Join(w.Dir, "fit.json"), map[string]*pgo.Sections{"with": with.Sections, "without": without.Sections}, 0o644)
 }
 
 // StoreIn is the place of results in a cache folder.

@@ -18,7 +18,6 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
@@ -108,11 +107,11 @@ func TestShortWays(t *testing.T) {
 func TestNoBenefit(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(w *world)
-		outcome verdict.Outcome
+		outcome kb.Outcome
 		reason  string
 	}{
-		"slower than the current one": {func(w *world) { w.cost["optimised"] = 1900 }, verdict.NoBenefit, "kernel instructions +5.6 %"},
-		"not correct":                 {func(w *world) { w.wrong = "byte 17 is 0x00" }, verdict.NoBenefit, "not correct: write8 (byte 17 is 0x00)"},
+		"slower than the current one": {func(w *world) { w.cost["optimised"] = 1900 }, kb.OutcomeNoBenefit, "kernel instructions +5.6 %"},
+		"not correct":                 {func(w *world) { w.wrong = "byte 17 is 0x00" }, kb.OutcomeNoBenefit, "not correct: write8 (byte 17 is 0x00)"},
 	} {
 		w := newWorld(t, nil)
 		c.change(w)
@@ -144,7 +143,7 @@ func TestNoVerdict(t *testing.T) {
 		}
 		w.pipe.Publisher, w.load = w.fake, c.load
 		candidate, worked, err := w.build()
-		if err != nil || worked != "" || candidate.Outcome != verdict.Refused || !strings.Contains(candidate.Reason, c.reason) || candidate.Published != "" {
+		if err != nil || worked != "" || candidate.Outcome != kb.OutcomeRefused || !strings.Contains(candidate.Reason, c.reason) || candidate.Published != "" {
 			t.Errorf("%s: worked on %q, %+v, %v", name, worked, candidate, err)
 		}
 		if text, err := os.ReadFile(candidate.JSON()); err != nil || !strings.Contains(string(text), c.report) {
@@ -157,7 +156,7 @@ func TestNoVerdict(t *testing.T) {
 			t.Fatalf("%s, unknown: %+v, %v", name, won, err)
 		}
 		w.pipe.Current, w.load = won.Kernel, c.load
-		if candidate, _, err := w.build(); err != nil || candidate.Outcome != verdict.Refused || !strings.Contains(candidate.Reason, c.reason) {
+		if candidate, _, err := w.build(); err != nil || candidate.Outcome != kb.OutcomeRefused || !strings.Contains(candidate.Reason, c.reason) {
 			t.Errorf("%s, of the current kernel: %+v, %v", name, candidate, err)
 		}
 	}
@@ -188,7 +187,7 @@ func TestCurrentKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	candidate, worked, err := w.build()
-	if err != nil || !strings.Contains(worked, "measure today test") || candidate.Outcome != verdict.NoBenefit {
+	if err != nil || !strings.Contains(worked, "measure today test") || candidate.Outcome != kb.OutcomeNoBenefit {
 		t.Errorf("worked on %s: %+v, %v", worked, candidate, err)
 	}
 }

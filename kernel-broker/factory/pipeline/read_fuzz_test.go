@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // FuzzReadBack is what a build reads back of its own steps and of the plan that a
@@ -37,7 +38,7 @@ func FuzzReadBack(f *testing.F) {
 			named(err)
 		} else {
 			again := filepath.Join(t.TempDir(), MeasuredFile)
-			if err := writeJSON(again, measured); err != nil {
+			if err := atomicfile.WriteJSON(again, measured, 0o644); err != nil {
 				t.Fatal(err)
 			}
 			if back, err := ReadMeasured(filepath.Dir(again), Workload{}); err != nil || !reflect.DeepEqual(back, measured) {
@@ -50,7 +51,7 @@ func FuzzReadBack(f *testing.F) {
 			return
 		}
 		saved := filepath.Join(dir, "options.json")
-		if err := writeJSON(saved, options); err != nil {
+		if err := atomicfile.WriteJSON(saved, options, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		first, err := json.Marshal(options)

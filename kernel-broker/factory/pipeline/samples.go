@@ -20,7 +20,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/tarlimit"
 )
 
@@ -38,26 +37,13 @@ var ErrOtherKernel = errors.New("branches are of a kernel that was not built her
 // perfMagic begins perf's data; anything else is taken for a profile.
 var perfMagic = []byte("PERFILE2")
 
-// sample adds the way from a configuration to a kernel that was compiled with a
-// profile of branches, which the plain kernel tells: none is instrumented.
-func (b *builder) sample(slim string) (candidate string) {
-	if b.p.Training != nil {
-		b.trained("profile", training.Profile)
-		return b.optimise(slim)
-	}
-	if b.p.Bench == nil {
-		b.err = errors.Join(b.err, errors.New("a profile needs a workload"))
-		return ""
-	}
-	if len(b.p.Samples) > 0 {
-		b.profileOfSamples()
-	} else {
+// sample adds a profile of branches, which the plain kernel tells: none is
+// instrumented.
+func (b *builder) sample() {
+	if len(b.p.Samples) == 0 {
 		b.tries("profile", "branches", stepPlain, b.p.Bench.Record)
+		return
 	}
-	return b.optimise(slim)
-}
-
-func (b *builder) profileOfSamples() {
 	inputs := b.inputs(b.p.sampleInputs())
 	b.add("profile", "profile-of-samples", inputs, map[string]string{"kernel": stepPlain}, light,
 		steady(inputs, b.p.sampleInputs, func(ctx context.Context, w *graph.Work) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
@@ -142,8 +143,8 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(w.Dir, slimFile), outcome.Fragment(), 0o644),
-		writeJSON(filepath.Join(w.Dir, outcomeFile), outcome),
-		writeJSON(filepath.Join(w.Dir, objectsOf), functions))
+		atomicfile.WriteJSON(filepath.Join(w.Dir, outcomeFile), outcome, 0o644),
+		atomicfile.WriteJSON(filepath.Join(w.Dir, objectsOf), functions, 0o644))
 }
 
 // search keeps its answers under the digest of all that they depend on, so that

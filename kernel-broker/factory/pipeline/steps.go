@@ -105,11 +105,8 @@ func (b *builder) kernels() (candidate string) {
 	}
 	b.configure("config", build.Plain, slimmed)
 	b.compile(stepPlain, build.Plain, "config", "")
-	switch {
-	case p.Recipe.Optimisation.Counted():
+	if p.Recipe.Optimisation.Profiled() {
 		return b.profile(slimmed)
-	case p.Recipe.Optimisation.Profiled():
-		return b.sample(slimmed)
 	}
 	return stepPlain
 }
@@ -239,14 +236,24 @@ func (b *builder) slim() (step string) {
 // profile adds the way from a configuration to a kernel that was compiled with
 // a profile of its own.
 func (b *builder) profile(slim string) (candidate string) {
-	if b.p.Training != nil {
+	switch {
+	case b.p.Training != nil:
 		b.trained("profile", training.Profile)
-		return b.optimise(slim)
-	}
-	if b.p.Bench == nil {
+	case b.p.Bench == nil:
 		b.err = errors.Join(b.err, errors.New("a profile needs a workload"))
 		return ""
+	case b.p.Recipe.Optimisation.Counted():
+		b.count(slim)
+	default:
+		b.sample()
 	}
+	b.configure("optimised-config", build.Optimised, slim)
+	b.compile("optimised", build.Optimised, "optimised-config", "profile")
+	return "optimised"
+}
+
+// count adds the profile that an instrumented kernel counts.
+func (b *builder) count(slim string) {
 	b.configure("instrumented-config", build.Instrumented, slim)
 	b.compile("instrumented", build.Instrumented, "instrumented-config", "")
 	if len(b.p.Traces) > 0 {
@@ -257,14 +264,6 @@ func (b *builder) profile(slim string) (candidate string) {
 	} else {
 		b.tries("profile", "", "instrumented", b.p.Bench.Profile)
 	}
-	return b.optimise(slim)
-}
-
-// optimise adds the kernel that is compiled with the step profile.
-func (b *builder) optimise(slim string) (candidate string) {
-	b.configure("optimised-config", build.Optimised, slim)
-	b.compile("optimised", build.Optimised, "optimised-config", "profile")
-	return "optimised"
 }
 
 // fit adds the look at whether the profile was of use, by the same kernel

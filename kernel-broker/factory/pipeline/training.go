@@ -138,7 +138,7 @@ func (p *Pipeline) trainedOn() []verdict.Run {
 
 // save writes what the runs said, with the report of the kernel.
 func (p *Pipeline) save(w *graph.Work, made build.Manifest, c Candidate) error {
-	if p.isCurrent(c) && c.Outcome == verdict.NoBenefit {
+	if p.isCurrent(c) && c.Outcome == kb.OutcomeNoBenefit {
 		return fmt.Errorf("training data of %q: jobs have this kernel already, it was compared with itself, and this cache has no report by which it won: "+
 			"--publish never compares it with the distribution's: %w", c.Name, kb.ErrFailedPrecondition)
 	}

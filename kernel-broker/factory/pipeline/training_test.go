@@ -17,7 +17,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
@@ -134,7 +133,7 @@ func TestTrainedElsewhereOnTheTest(t *testing.T) {
 	}
 	made.Workload = "write8, seed 7, size 40" // the test has this seed
 	candidate, _, err := w.build()
-	if err != nil || candidate.Outcome != verdict.Refused || !strings.Contains(candidate.Reason, "fake was trained on write8 with seed 7") {
+	if err != nil || candidate.Outcome != kb.OutcomeRefused || !strings.Contains(candidate.Reason, "fake was trained on write8 with seed 7") {
 		t.Errorf("%+v, %v", candidate, err)
 	}
 	for _, text := range []string{"", "counters of run 12", "write8, seed x, size 1"} {

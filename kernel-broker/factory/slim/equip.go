@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
@@ -36,12 +37,12 @@ type Equipped struct {
 
 // ReadHardware reads the nodes' reports, and the modules.alias of their own kernel
 // unless its name is empty.
-func ReadHardware(paths []string, aliasFile string) (nodes []Node, aliases Aliases, err error) {
+func ReadHardware(paths []string, aliasFile string) (nodes []kb.DeviceReport, aliases Aliases, err error) {
 	if nodes, err = ReadNodeFiles(paths); err != nil {
 		return nil, nil, err
 	}
 	if aliasFile == "" {
-		if i := slices.IndexFunc(nodes, Node.knownByDevices); i >= 0 {
+		if i := slices.IndexFunc(nodes, knownByDevices); i >= 0 {
 			err = fmt.Errorf("hardware: node %q names devices and no drivers, and no modules.alias says what drives them", nodes[i].Name)
 		}
 		return nodes, nil, err
@@ -56,10 +57,10 @@ func ReadHardware(paths []string, aliasFile string) (nodes []Node, aliases Alias
 // Equip finds the options that build what the nodes need, for a recipe that asks
 // for the configuration. A driver's own options are named although the recipe has
 // them: the site may take a fragment out of it.
-func Equip(nodes []Node, aliases Aliases, kbuild *Kbuild, tree *kconfig.Tree, config kconfig.Config) Equipment {
+func Equip(nodes []kb.DeviceReport, aliases Aliases, kbuild *Kbuild, tree *kconfig.Tree, config kconfig.Config) Equipment {
 	drivers, unclaimed := map[string]*Equipped{}, map[string]*Equipped{}
 	for _, node := range nodes {
-		for _, need := range node.needs(aliases) {
+		for _, need := range needs(node, aliases) {
 			everywhere := slices.ContainsFunc(kbuild.Modules[need.module], func(g Gate) bool { return len(g) == 0 })
 			if !everywhere {
 				note(drivers, need.module, need.why, node.Name)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
@@ -68,11 +69,11 @@ type Missing struct {
 
 // KeepHardware keeps what drives the nodes' devices, and returns what the
 // configuration has never had for them.
-func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config kconfig.Config) []Missing {
+func (k Keep) KeepHardware(nodes []kb.DeviceReport, aliases Aliases, kbuild *Kbuild, config kconfig.Config) []Missing {
 	var missing []Missing
 	config = modulesToo(config)
 	for _, node := range nodes {
-		for _, need := range node.needs(aliases) {
+		for _, need := range needs(node, aliases) {
 			symbols, built := kbuild.driver(need.module, config)
 			if len(symbols) == 0 && (built || need.inAny) {
 				continue // it is there in every kernel
@@ -107,14 +108,14 @@ func short(device string) string {
 	return device
 }
 
-func (n Node) needs(aliases Aliases) []driverNeed {
-	var needs []driverNeed
+func needs(n kb.DeviceReport, aliases Aliases) []driverNeed {
+	var all []driverNeed
 	seen := map[string]bool{}
 	add := func(w driverNeed) {
 		if w.module = strings.ReplaceAll(w.module, "-", "_"); !seen[w.module] {
 			seen[w.module] = true
 			w.why = fmt.Sprintf(w.why, w.module)
-			needs = append(needs, w)
+			all = append(all, w)
 		}
 	}
 	for _, module := range n.Modules {
@@ -137,7 +138,7 @@ func (n Node) needs(aliases Aliases) []driverNeed {
 	for _, id := range n.PCI {
 		drives(id, pciAlias(id))
 	}
-	return needs
+	return all
 }
 
 // modulesToo counts a module as built in: a node can load it.
@@ -170,24 +171,6 @@ func (k *Kbuild) driver(module string, config kconfig.Config) (symbols []string,
 	return slices.Compact(symbols), built
 }
 
-// Node is what a node that the kernel is for says of its hardware: what an
-// emulated run can know nothing of. The agent's command hardware prints it.
-type Node struct {
-	Name string `json:"node"`
-	// PCI devices as vendor:device in hex.
-	PCI []string `json:"pci"`
-	// Modaliases as sysfs has them.
-	Modaliases []string `json:"modaliases"`
-	// Modules that are loaded.
-	Modules []string `json:"modules"`
-	// Drivers at work, built in or not, by their modules' names where the
-	// node's kernel knows.
-	Drivers []string `json:"drivers"`
-	// Filesystems that are mounted. A kernel can do without one that the
-	// workload writes to no byte of, but the node cannot.
-	Filesystems []string `json:"filesystems"`
-}
-
 // Reports become reasons in fragments, one line each, and so have neither blanks
 // nor line ends in them.
 var (
@@ -199,12 +182,12 @@ var (
 
 // ReadNodes reads the reports of nodes: lists in JSON, one after the other, as
 // many nodes print them. They come back in the order of their names.
-func ReadNodes(reader io.Reader) ([]Node, error) {
+func ReadNodes(reader io.Reader) ([]kb.DeviceReport, error) {
 	decoder := json.NewDecoder(reader)
 	decoder.DisallowUnknownFields()
-	var nodes []Node
+	var nodes []kb.DeviceReport
 	for {
-		var list []Node
+		var list []kb.DeviceReport
 		err := decoder.Decode(&list)
 		if errors.Is(err, io.EOF) {
 			break
@@ -217,8 +200,8 @@ func ReadNodes(reader io.Reader) ([]Node, error) {
 	return nodes, checkNodes(nodes)
 }
 
-func ReadNodeFiles(paths []string) ([]Node, error) {
-	var nodes []Node
+func ReadNodeFiles(paths []string) ([]kb.DeviceReport, error) {
+	var nodes []kb.DeviceReport
 	for _, path := range paths {
 		more, err := ReadFile(path, ReadNodes)
 		if err != nil {
@@ -230,7 +213,7 @@ func ReadNodeFiles(paths []string) ([]Node, error) {
 }
 
 // checkNodes sorts them too.
-func checkNodes(nodes []Node) error {
+func checkNodes(nodes []kb.DeviceReport) error {
 	if len(nodes) == 0 {
 		return errors.New("hardware: no node")
 	}
@@ -238,11 +221,11 @@ func checkNodes(nodes []Node) error {
 		if !nodeName.MatchString(node.Name) {
 			return fmt.Errorf("hardware: node %d: its name %q is not allowed", i+1, node.Name)
 		}
-		if err := node.check(); err != nil {
+		if err := checkNode(node); err != nil {
 			return err
 		}
 	}
-	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(nodes, func(a, b kb.DeviceReport) int { return strings.Compare(a.Name, b.Name) })
 	for i := 1; i < len(nodes); i++ {
 		if nodes[i].Name == nodes[i-1].Name {
 			return fmt.Errorf("hardware: node %q reports twice", nodes[i].Name)
@@ -251,7 +234,7 @@ func checkNodes(nodes []Node) error {
 	return nil
 }
 
-func (n Node) check() error {
+func checkNode(n kb.DeviceReport) error {
 	for _, list := range []struct {
 		what   string
 		values []string
@@ -273,6 +256,6 @@ func (n Node) check() error {
 }
 
 // knownByDevices reports whether only an alias file can name the node's drivers.
-func (n Node) knownByDevices() bool {
+func knownByDevices(n kb.DeviceReport) bool {
 	return len(n.PCI)+len(n.Modaliases) > 0 && len(n.Modules)+len(n.Drivers) == 0
 }

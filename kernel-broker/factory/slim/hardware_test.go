@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
@@ -83,9 +84,9 @@ func TestKeepHardware(t *testing.T) {
 
 // A processor's modalias has all its features in it, and a reason is one line.
 func TestReasonIsShort(t *testing.T) {
-	node := Node{Modaliases: []string{"cpu:type:x86,ven0000fam0006mod003F:feature:%s" + strings.Repeat(",0001", 200)}}
-	needs := node.needs(Aliases{"cpu": {{pattern: "cpu:*", module: "aesni-intel"}}})
-	if got := needs[0].why; len(got) > 150 || !strings.Contains(got, "feature:%s,") || !strings.HasSuffix(got, "..., which aesni_intel drives") {
+	node := kb.DeviceReport{Modaliases: []string{"cpu:type:x86,ven0000fam0006mod003F:feature:%s" + strings.Repeat(",0001", 200)}}
+	found := needs(node, Aliases{"cpu": {{pattern: "cpu:*", module: "aesni-intel"}}})
+	if got := found[0].why; len(got) > 150 || !strings.Contains(got, "feature:%s,") || !strings.HasSuffix(got, "..., which aesni_intel drives") {
 		t.Errorf("reason is %q", got)
 	}
 }

@@ -63,7 +63,7 @@ func TestReadNodeFiles(t *testing.T) {
 	if err != nil || len(nodes) != 2 || nodes[0].Name != "n0" {
 		t.Errorf("nodes are %+v, %v", nodes, err)
 	}
-	if !nodes[1].knownByDevices() || nodes[0].knownByDevices() {
+	if !knownByDevices(nodes[1]) || knownByDevices(nodes[0]) {
 		t.Errorf("who needs an alias file: %+v", nodes)
 	}
 	if _, err := ReadNodeFiles([]string{one, one}); err == nil || !strings.Contains(err.Error(), "reports twice") {
@@ -85,7 +85,7 @@ func FuzzReadNodes(f *testing.F) {
 		}
 		aliases := Aliases{"pci": {{pattern: "pci:*", module: "m"}}}
 		for _, node := range nodes {
-			for _, driverNeed := range node.needs(aliases) {
+			for _, driverNeed := range needs(node, aliases) {
 				if reason := node.Name + driverNeed.why; strings.ContainsAny(reason, "\r\n") {
 					t.Fatalf("reason %q is more than a line", reason)
 				}

@@ -5,6 +5,7 @@ package verdict
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
@@ -151,6 +152,19 @@ func (c *Comparison) addUnequal(why string) {
 	if why != "" {
 		c.Unequal = append(c.Unequal, why)
 	}
+}
+
+// Unequal says why comparisons are not between equals, each reason once.
+func Unequal(comparisons []Comparison) []string {
+	var all []string
+	for _, c := range comparisons {
+		for _, why := range c.Unequal {
+			if !slices.Contains(all, why) {
+				all = append(all, why)
+			}
+		}
+	}
+	return all
 }
 
 // repeats says that the sample is as exact as it claims.

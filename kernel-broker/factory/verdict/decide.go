@@ -27,18 +27,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-type Outcome string
-
-// The outcomes.
-const (
-	// Benefit: the kernel may be published for its application.
-	Benefit Outcome = "benefit"
-	// NoBenefit: it was measured, and it did not win; it stays a candidate.
-	NoBenefit Outcome = "no benefit"
-	// Refused: what there is allows no verdict; it stays a candidate.
-	Refused Outcome = "refused"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // CheckRun is the result of a workload that checks for correctness.
@@ -76,8 +66,8 @@ type Case struct {
 }
 
 type Verdict struct {
-	Outcome Outcome `json:"outcome"`
-	Reason  string  `json:"reason"`
+	Outcome kb.Outcome `json:"outcome"`
+	Reason  string     `json:"reason"`
 	// Comparisons in the metrics that decide.
 	Comparisons []Comparison `json:"comparisons"`
 	// Gains against the slim, the distribution's and the current kernel, of the
@@ -119,7 +109,7 @@ func (c Case) decide() Verdict {
 		}
 	}
 	v := c.weigh(wholes)
-	if v.Outcome == Benefit {
+	if v.Outcome == kb.OutcomeBenefit {
 		v.Reason += c.allowed()
 	}
 	v.Comparisons = comparisons
@@ -160,7 +150,7 @@ func (c Case) allowed() string {
 }
 
 func refused(format string, args ...any) Verdict {
-	return Verdict{Outcome: Refused, Reason: fmt.Sprintf(format, args...)}
+	return Verdict{Outcome: kb.OutcomeRefused, Reason: fmt.Sprintf(format, args...)}
 }
 
 // correct is nil when the candidate passed all that it had to.
@@ -181,7 +171,7 @@ func (c Case) correct() *Verdict {
 		}
 	}
 	if len(wrong) > 0 {
-		return &Verdict{Outcome: NoBenefit, Reason: "not correct: " + strings.Join(wrong, ", ")}
+		return &Verdict{Outcome: kb.OutcomeNoBenefit, Reason: "not correct: " + strings.Join(wrong, ", ")}
 	}
 	for _, name := range c.Required {
 		if unchecked[name] {
@@ -237,11 +227,11 @@ func (c Case) weigh(wholes []Whole) Verdict {
 	}
 	switch {
 	case len(lost) > 0:
-		return Verdict{Outcome: NoBenefit, Reason: strings.Join(append(lost, won...), "; ")}
+		return Verdict{Outcome: kb.OutcomeNoBenefit, Reason: strings.Join(append(lost, won...), "; ")}
 	case len(won) > 0:
-		return Verdict{Outcome: Benefit, Reason: strings.Join(append(won, neither...), "; ")}
+		return Verdict{Outcome: kb.OutcomeBenefit, Reason: strings.Join(append(won, neither...), "; ")}
 	}
-	return Verdict{Outcome: NoBenefit, Reason: strings.Join(neither, "; ")}
+	return Verdict{Outcome: kb.OutcomeNoBenefit, Reason: strings.Join(neither, "; ")}
 }
 
 // MetricName for a metric; a model's figure is called one wherever it is named.

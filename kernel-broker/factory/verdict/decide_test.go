@@ -5,6 +5,8 @@ package verdict
 import (
 	"strings"
 	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func fixture() Case {
@@ -27,103 +29,103 @@ func TestDecide(t *testing.T) {
 	cases := []struct {
 		name   string
 		change func(*Case)
-		want   Outcome
+		want   kb.Outcome
 		reason string
 	}{
-		{"a gain", func(*Case) {}, Benefit, "kernel instructions -3.9 % on write8 (exact counts, and fewer)"},
-		{"a loss", func(c *Case) { c.Samples[0].Values[0] = 1300 }, NoBenefit, "+1.6 %"},
-		{"the same", func(c *Case) { c.Samples[0].Values[0] = 1280 }, NoBenefit, "the same"},
+		{"a gain", func(*Case) {}, kb.OutcomeBenefit, "kernel instructions -3.9 % on write8 (exact counts, and fewer)"},
+		{"a loss", func(c *Case) { c.Samples[0].Values[0] = 1300 }, kb.OutcomeNoBenefit, "+1.6 %"},
+		{"the same", func(c *Case) { c.Samples[0].Values[0] = 1280 }, kb.OutcomeNoBenefit, "the same"},
 		// As measured of two builds that differ in a host name.
 		{"another build of the same", func(c *Case) {
 			c.Samples[0].Values[0], c.Samples[1].Values[0] = 5031.33, 5032.496
-		}, NoBenefit, "builds of one kernel may differ"},
-		{"a gain below the least", func(c *Case) { c.Rules.LeastGain = 0.05 }, NoBenefit, "less than the least gain of -5.0 %"},
+		}, kb.OutcomeNoBenefit, "builds of one kernel may differ"},
+		{"a gain below the least", func(c *Case) { c.Rules.LeastGain = 0.05 }, kb.OutcomeNoBenefit, "less than the least gain of -5.0 %"},
 		{
 			"noise", func(c *Case) {
 				c.Samples = []Sample{sample("pgo", false, 90, 95, 110), sample("slim", false, 99, 99, 99)}
-			}, NoBenefit, "within the spread",
+			}, kb.OutcomeNoBenefit, "within the spread",
 		},
 		{
 			"counts by the host's clock", func(c *Case) {
 				c.Samples = []Sample{sample("pgo", false, 90, 90, 91), sample("slim", false, 99, 99, 99)}
 				c.Samples[0].HostClock, c.Samples[1].HostClock = true, true
-			}, Refused, "kernel instructions -9.1 % on write8 (counted by the host's clock, so that the host's load is in it): a workload with one CPU allows a verdict",
+			}, kb.OutcomeRefused, "kernel instructions -9.1 % on write8 (counted by the host's clock, so that the host's load is in it): a workload with one CPU allows a verdict",
 		},
 		{"a failed check", func(c *Case) {
 			c.Checks = append(c.Checks, CheckRun{Workload: "fsx", Kernel: "pgo", Detail: "wrong bytes at 17"})
-		}, NoBenefit, "not correct: fsx (wrong bytes at 17)"},
+		}, kb.OutcomeNoBenefit, "not correct: fsx (wrong bytes at 17)"},
 		{"somebody else's failed check", func(c *Case) {
 			c.Checks = append(c.Checks, CheckRun{Workload: "fsx", Kernel: "slim", Detail: "wrong bytes"})
-		}, Benefit, "fewer"},
-		{"no check", func(c *Case) { c.Checks = nil }, Refused, "no check for correctness"},
-		{"a workload without a check", func(c *Case) { c.Checks[0].NotChecked = true }, Refused, "no check for correctness ran on pgo"},
+		}, kb.OutcomeBenefit, "fewer"},
+		{"no check", func(c *Case) { c.Checks = nil }, kb.OutcomeRefused, "no check for correctness"},
+		{"a workload without a check", func(c *Case) { c.Checks[0].NotChecked = true }, kb.OutcomeRefused, "no check for correctness ran on pgo"},
 		{"the application's workload has no check", func(c *Case) {
 			c.Checks[0].NotChecked, c.Required = true, []string{"write8"}
-		}, Refused, `workload "write8" has no check: nothing says that pgo works`},
+		}, kb.OutcomeRefused, `workload "write8" has no check: nothing says that pgo works`},
 		{"one that fails without a check", func(c *Case) {
 			c.Checks[0] = CheckRun{Workload: "write8", Kernel: "pgo", Detail: "run failed"}
-		}, NoBenefit, "not correct: write8 (run failed)"},
-		{"a check is missing", func(c *Case) { c.Required = []string{"write8", "fsx"} }, Refused, `check "fsx" did not run on pgo`},
-		{"not measured", func(c *Case) { c.Samples = c.Samples[:1] }, Refused, "was not measured on both pgo and slim"},
-		{"measured at another seed", func(c *Case) { c.Samples[1].Seed = 8 }, Refused, "seed 7"},
+		}, kb.OutcomeNoBenefit, "not correct: write8 (run failed)"},
+		{"a check is missing", func(c *Case) { c.Required = []string{"write8", "fsx"} }, kb.OutcomeRefused, `check "fsx" did not run on pgo`},
+		{"not measured", func(c *Case) { c.Samples = c.Samples[:1] }, kb.OutcomeRefused, "was not measured on both pgo and slim"},
+		{"measured at another seed", func(c *Case) { c.Samples[1].Seed = 8 }, kb.OutcomeRefused, "seed 7"},
 		{"measured on another workload", func(c *Case) {
 			c.Samples[0].Workload, c.Samples[1].Workload = "tcp", "tcp"
-		}, Refused, "write8"},
-		{"measured twice", func(c *Case) { c.Samples = append(c.Samples, c.Samples[0]) }, Refused, "measured twice"},
-		{"another amount of work", func(c *Case) { c.Samples[0].Operations = 1 }, Refused, "numbers of operations"},
+		}, kb.OutcomeRefused, "write8"},
+		{"measured twice", func(c *Case) { c.Samples = append(c.Samples, c.Samples[0]) }, kb.OutcomeRefused, "measured twice"},
+		{"another amount of work", func(c *Case) { c.Samples[0].Operations = 1 }, kb.OutcomeRefused, "numbers of operations"},
 		{"only models", func(c *Case) {
 			for i := range c.Samples {
 				c.Samples[i].Metric = L1IMisses
 			}
-		}, Refused, "was not measured"},
-		{"mitigations off", func(c *Case) { c.Current.Mitigations = []string{"pti"} }, Refused, `unequal mitigations: pti is`},
+		}, kb.OutcomeRefused, "was not measured"},
+		{"mitigations off", func(c *Case) { c.Current.Mitigations = []string{"pti"} }, kb.OutcomeRefused, `unequal mitigations: pti is`},
 		{"weaker than the current one", func(c *Case) {
 			c.Candidate.Mitigations = []string{"meltdown: Vulnerable", "l1tf: Vulnerable"}
 			c.Current.Mitigations = []string{"meltdown: Mitigation: PTI", "l1tf: Vulnerable"}
-		}, Refused, `unequal mitigations: meltdown is "Vulnerable" on pgo, "Mitigation: PTI" on slim`},
+		}, kb.OutcomeRefused, `unequal mitigations: meltdown is "Vulnerable" on pgo, "Mitigation: PTI" on slim`},
 		{"as weak as the current one, and weaker than stock", func(c *Case) {
 			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Vulnerable"}, []string{"meltdown: Vulnerable"}
 			c.Stock = Kernel{Name: "stock", Mitigations: []string{"meltdown: Mitigation: PTI"}}
-		}, Refused, `"Mitigation: PTI" on stock`},
+		}, kb.OutcomeRefused, `"Mitigation: PTI" on stock`},
 		{"as weak as the current one, and stock fails its workload", func(c *Case) {
 			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Vulnerable"}, []string{"meltdown: Vulnerable"}
 			c.Stock = Kernel{Name: "stock"}
 			c.Checks = append(c.Checks, CheckRun{Workload: "write8", Kernel: "stock", Detail: "run failed"})
-		}, Refused, "stock fails write8: what it does about the processor's flaws is not known"},
+		}, kb.OutcomeRefused, "stock fails write8: what it does about the processor's flaws is not known"},
 		{"stock fails its workload, where the site allows other mitigations", func(c *Case) {
 			c.Rules.UnequalMitigations = true
 			c.Stock = Kernel{Name: "stock"}
 			c.Checks = append(c.Checks, CheckRun{Workload: "write8", Kernel: "stock", Detail: "run failed"})
-		}, Benefit, "fewer)"},
+		}, kb.OutcomeBenefit, "fewer)"},
 		{"as stock", func(c *Case) {
 			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Mitigation: PTI"}, []string{"meltdown: Mitigation: PTI"}
 			c.Stock = Kernel{Name: "stock", Mitigations: []string{"meltdown: Mitigation: PTI"}}
-		}, Benefit, "fewer)"},
+		}, kb.OutcomeBenefit, "fewer)"},
 		{"weaker, where the site allows it", func(c *Case) {
 			c.Rules.UnequalMitigations = true
 			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Vulnerable"}, []string{"meltdown: Mitigation: PTI"}
 			c.Stock = Kernel{Name: "stock", Mitigations: []string{"meltdown: Mitigation: PTI", "mds: Mitigation: VERW"}}
-		}, Benefit, "(exact counts, and fewer) - AT unequal mitigations: meltdown, against slim, which the site's policy allows - AT unequal mitigations: mds, meltdown, against stock"},
+		}, kb.OutcomeBenefit, "(exact counts, and fewer) - AT unequal mitigations: meltdown, against slim, which the site's policy allows - AT unequal mitigations: mds, meltdown, against stock"},
 		{"trained on the test, where the site allows other mitigations", func(c *Case) {
 			c.Rules.UnequalMitigations = true
 			c.Candidate.Trained[0].Seed = 7
-		}, Refused, "training data"},
-		{"trained on the test", func(c *Case) { c.Candidate.Trained[0].Seed = 7 }, Refused, "training data"},
+		}, kb.OutcomeRefused, "training data"},
+		{"trained on the test", func(c *Case) { c.Candidate.Trained[0].Seed = 7 }, kb.OutcomeRefused, "training data"},
 		{"the current one trained on the test", func(c *Case) {
 			c.Current.Trained = []Run{{"write8", 7, 1}}
-		}, Refused, "slim was trained"},
-		{"itself", func(c *Case) { c.Current = c.Candidate }, Refused, "is the current kernel"},
-		{"no rules", func(c *Case) { c.Rules = Rules{} }, Refused, "significance"},
+		}, kb.OutcomeRefused, "slim was trained"},
+		{"itself", func(c *Case) { c.Current = c.Candidate }, kb.OutcomeRefused, "is the current kernel"},
+		{"no rules", func(c *Case) { c.Rules = Rules{} }, kb.OutcomeRefused, "significance"},
 		{"fewer instructions, more time", func(c *Case) {
 			c.Samples = append(c.Samples,
 				inMetric(WallTime, sample("pgo", false, 12, 12.1, 12.2)),
 				inMetric(WallTime, sample("slim", false, 11, 11.1, 11.2)))
-		}, NoBenefit, "wall time +9.0 %"},
+		}, kb.OutcomeNoBenefit, "wall time +9.0 %"},
 		{"fewer instructions, unclear time", func(c *Case) {
 			c.Samples = append(c.Samples,
 				inMetric(WallTime, sample("pgo", false, 10, 11, 12)),
 				inMetric(WallTime, sample("slim", false, 10, 11, 12.5)))
-		}, Benefit, "wall time 0 % on write8 (the difference of 0 is within the spread"},
+		}, kb.OutcomeBenefit, "wall time 0 % on write8 (the difference of 0 is within the spread"},
 	}
 	for _, c := range cases {
 		one := fixture()

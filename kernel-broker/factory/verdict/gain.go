@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 )
 
@@ -68,22 +69,10 @@ func (e Estimate) ordered() Estimate {
 	return Estimate{e.Value, min(e.Low, e.Value), max(e.High, e.Value)}
 }
 
-// ShareSource says what a share was measured of.
-type ShareSource string
-
-// The sources of a share.
-const (
-	// OfWorkload: of the instructions of the workload, counted in the run in which
-	// the baseline was measured.
-	OfWorkload ShareSource = "workload"
-	// OfRuns: of the CPU time of jobs, in profiling runs.
-	OfRuns ShareSource = "runs"
-)
-
 // Share of a whole that is spent in the kernel.
 type Share struct {
 	Estimate
-	Source ShareSource `json:"source"`
+	Source kb.ShareSource `json:"source"`
 	// Runs of the jobs; none for a workload.
 	Runs []RunShare `json:"runs,omitempty"`
 }
@@ -100,7 +89,7 @@ type RunShare struct {
 // From says what the share is of, and where it was measured. A workload may replay a
 // part of its application only: its share is not called the application's.
 func (s Share) From() string {
-	if s.Source == OfWorkload {
+	if s.Source == kb.ShareOfWorkload {
 		return "the workload's instructions, counted in the same run"
 	}
 	var runs []string
@@ -111,8 +100,8 @@ func (s Share) From() string {
 }
 
 // Of says what is meant by the whole of a share.
-func (s ShareSource) Of() string {
-	if s == OfWorkload {
+func (s Share) Of() string {
+	if s.Source == kb.ShareOfWorkload {
 		return "the workload as a whole"
 	}
 	return "the application as a whole"
@@ -132,7 +121,7 @@ func (g Gain) Words() string {
 	if g.Whole == nil {
 		return text + "; the application as a whole: " + ShareNotKnown
 	}
-	return fmt.Sprintf("%s; %s %s, with a kernel share of %s of %s", text, g.Share.Source.Of(), g.Whole, g.Share.Part(), g.Share.From())
+	return fmt.Sprintf("%s; %s %s, with a kernel share of %s of %s", text, g.Share.Of(), g.Whole, g.Share.Part(), g.Share.From())
 }
 
 // gains against each baseline that was measured, whatever the outcome.
@@ -252,7 +241,7 @@ func (c Case) shareOfWorkload(set *Set, kernel Kernel) *Share {
 		return in / (in + out)
 	}
 	estimate := Estimate{part(in.Median, out.Median), part(in.Least, out.Most), part(in.Most, out.Least)}
-	return &Share{Estimate: estimate.ordered(), Source: OfWorkload}
+	return &Share{Estimate: estimate.ordered(), Source: kb.ShareOfWorkload}
 }
 
 // shareOfRuns is the median of several runs, each of which counts alike.
@@ -268,7 +257,7 @@ func shareOfRuns(runs []RunShare) *Share {
 	if err != nil {
 		return nil
 	}
-	return &Share{Estimate: Estimate{s.Median, s.Least, s.Most}, Source: OfRuns, Runs: runs}
+	return &Share{Estimate: Estimate{s.Median, s.Least, s.Most}, Source: kb.ShareOfRuns, Runs: runs}
 }
 
 // Whole is a comparison of two kernels in all parts of one run.
@@ -295,14 +284,10 @@ func CompareAll(candidate, current []Side, rules Rules) Whole {
 	for i := range candidate {
 		c := Compare(candidate[i], current[i], rules)
 		whole.Parts = append(whole.Parts, c)
-		for _, why := range c.Unequal {
-			if !slices.Contains(whole.Unequal, why) {
-				whole.Unequal = append(whole.Unequal, why)
-			}
-		}
 		count[c.Standing]++
 		ratios = append(ratios, c.clear())
 	}
+	whole.Unequal = Unequal(whole.Parts)
 	if i := slices.IndexFunc(whole.Parts, func(c Comparison) bool { return c.Standing == Incomparable }); i >= 0 {
 		whole.Standing, whole.Reason = Incomparable, whole.Parts[i].Reason
 		return whole

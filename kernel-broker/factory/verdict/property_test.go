@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Counts as a bench gives them: integers that a float64 holds exactly, so that
@@ -136,7 +138,7 @@ func TestVerdictsDoNotContradict(t *testing.T) {
 		c.Checks = append(c.Checks, CheckRun{Workload: "write8", Kernel: "slim", Passed: true})
 		back := c
 		back.Candidate, back.Current = c.Current, c.Candidate
-		if Decide(c).Outcome == Benefit && Decide(back).Outcome == Benefit {
+		if Decide(c).Outcome == kb.OutcomeBenefit && Decide(back).Outcome == kb.OutcomeBenefit {
 			t.Fatal("both win")
 		}
 	})

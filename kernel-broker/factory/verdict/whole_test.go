@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // parts of one run on a kernel, each exact unless it has several values.
@@ -99,15 +101,15 @@ func TestDecideByAllParts(t *testing.T) {
 		c.Samples = append(c.Samples, s.Sample)
 	}
 	got := Decide(c)
-	if got.Outcome != Benefit || len(got.Comparisons) != 2 || !strings.Contains(got.Reason, "-25.8 % on write8 (geometric mean of 2 parts") {
+	if got.Outcome != kb.OutcomeBenefit || len(got.Comparisons) != 2 || !strings.Contains(got.Reason, "-25.8 % on write8 (geometric mean of 2 parts") {
 		t.Errorf("%s: %s", got.Outcome, got.Reason)
 	}
 	c.Samples[0].Values, c.Samples[1].Values = []float64{99.75}, []float64{100.2}
-	if got := Decide(c); got.Outcome != NoBenefit || !strings.Contains(got.Reason, "builds of one kernel may differ") {
+	if got := Decide(c); got.Outcome != kb.OutcomeNoBenefit || !strings.Contains(got.Reason, "builds of one kernel may differ") {
 		t.Errorf("gain and loss: %s: %s", got.Outcome, got.Reason)
 	}
 	c.Samples = c.Samples[:3] // slim was not measured in the second
-	if got := Decide(c); got.Outcome != Refused || !strings.Contains(got.Reason, "not measured on both") {
+	if got := Decide(c); got.Outcome != kb.OutcomeRefused || !strings.Contains(got.Reason, "not measured on both") {
 		t.Errorf("a part is missing: %s: %s", got.Outcome, got.Reason)
 	}
 }

@@ -5,6 +5,7 @@
 package atomicfile
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,15 @@ import (
 // Write puts content at path.
 func Write(path string, content []byte, mode os.FileMode) error {
 	return Fill(path, mode, writing(content))
+}
+
+// WriteJSON puts a value at path, indented for people.
+func WriteJSON(path string, value any, mode os.FileMode) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("file %q: %w", path, err)
+	}
+	return Write(path, append(text, '\n'), mode)
 }
 
 // WriteNew writes content to a path that must not exist; of several concurrent calls one succeeds, and the others get

@@ -38,6 +38,19 @@ func TestWriteReplacesAndLeavesNoTemporaryFile(t *testing.T) {
 	}
 }
 
+func TestWriteJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := WriteJSON(path, map[string]int{"a": 1}, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "{\n  \"a\": 1\n}\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := WriteJSON(path, func() {}, 0o600); err == nil {
+		t.Error("a function is written")
+	}
+}
+
 func TestWriteFailureKeepsOldFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

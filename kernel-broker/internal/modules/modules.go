@@ -6,7 +6,6 @@ package modules
 
 import (
 	"archive/tar"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/tarlimit"
 )
 
@@ -202,9 +202,7 @@ func readList(header *tar.Header, entry io.Reader, list *List) error {
 	if err != nil {
 		return err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(list); err != nil {
+	if err := strictjson.Decode(text, list); err != nil {
 		return fmt.Errorf("%s: %w: %w", listFile, err, kb.ErrInvalid)
 	}
 	return list.validate()

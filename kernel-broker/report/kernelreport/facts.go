@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -209,13 +211,7 @@ type Profile struct {
 	Objects int `json:"objects"`
 	// Excluded objects were compiled without it, though they have one.
 	Excluded []build.Exclusion `json:"excluded,omitempty"`
-	// Mismatched functions ("fs/namei.o: path_openat") have another flow than
-	// the one that was counted, and were compiled without counters. Moved ones
-	// stand in another place, and were compiled with them. Missing are objects
-	// without a profile.
-	Mismatched []string `json:"mismatched,omitempty"`
-	Moved      []string `json:"moved,omitempty"`
-	Missing    []string `json:"missing,omitempty"`
+	pgo.Complaints
 }
 
 // Slimming sums up what became of the options.
@@ -234,7 +230,7 @@ type Slimming struct {
 	TextBefore int64 `json:"text_before,omitempty"`
 	TextAfter  int64 `json:"text_after,omitempty"`
 	// Missing are drivers that nodes have devices for and the kernel never had.
-	Missing []MissingDriver `json:"missing_drivers,omitempty"`
+	Missing []slim.Missing `json:"missing_drivers,omitempty"`
 	// Runs of jobs that were considered beside the workload.
 	Runs []SlimmingRun `json:"runs,omitempty"`
 }
@@ -259,13 +255,6 @@ type SlimmingRun struct {
 	Lacking []string `json:"lacking_file_systems,omitempty"`
 }
 
-// MissingDriver is a driver that a node asks for.
-type MissingDriver struct {
-	Node   string `json:"node"`
-	Module string `json:"module"`
-	Device string `json:"device,omitempty"`
-}
-
 // Results is how many there are of all runs.
 func (s Slimming) Results() int {
 	n := 0
@@ -286,19 +275,4 @@ type Cost struct {
 	// Plain marks what a plain build of the kernel takes too: its source, its
 	// configuration, and one compilation.
 	Plain bool `json:"plain,omitempty"`
-}
-
-// CostSum adds up the seconds of all steps, of those that were taken from
-// before, and of those that are a plain build.
-func CostSum(steps []Cost) (all, before, plain float64) {
-	for _, step := range steps {
-		all += step.Seconds
-		if step.Before {
-			before += step.Seconds
-		}
-		if step.Plain {
-			plain += step.Seconds
-		}
-	}
-	return all, before, plain
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
 )
@@ -118,7 +119,7 @@ func TestFiguresOfABench(t *testing.T) {
 // Programs read the JSON: what decides is there as numbers.
 func TestFiguresInJSON(t *testing.T) {
 	f := mustMake(t, fixture()).Figures
-	if f.Verdict.Outcome != verdict.Benefit || len(f.Verdict.Comparisons) == 0 {
+	if f.Verdict.Outcome != kb.OutcomeBenefit || len(f.Verdict.Comparisons) == 0 {
 		t.Fatalf("verdict %+v", f.Verdict)
 	}
 	if c := f.Verdict.Comparisons[0].Change; c == nil || math.Abs(*c+0.045) > 1e-3 {

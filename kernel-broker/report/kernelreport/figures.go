@@ -3,10 +3,8 @@
 package kernelreport
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -140,19 +138,6 @@ func measure(f Facts, set *verdict.Set, kernel verdict.Kernel, sample verdict.Sa
 	}, nil
 }
 
-// unequal says why comparisons are not between equals, each reason once.
-func unequal(comparisons []verdict.Comparison) []string {
-	var all []string
-	for _, c := range comparisons {
-		for _, why := range c.Unequal {
-			if !slices.Contains(all, why) {
-				all = append(all, why)
-			}
-		}
-	}
-	return all
-}
-
 // Titled puts the reasons behind a title: a comparison that is not between
 // equals says so in its title.
 func Titled(unequal []string) string {
@@ -165,46 +150,23 @@ func Titled(unequal []string) string {
 // ReadMeasurement reads from a report what the catalog keeps of it. It refuses a
 // report that is not about the kernel with the image of that digest.
 func ReadMeasurement(text []byte, image string) (*kb.Measurement, error) {
-	var said struct {
-		Format int `json:"format"`
-		Facts  struct {
-			Subject      string                `json:"subject"`
-			Application  string                `json:"application"`
-			Applications []verdict.Application `json:"applications"`
-			Kernels      []struct {
-				Name       string `json:"name"`
-				Provenance struct {
-					ImageDigest string `json:"image_digest"`
-				} `json:"provenance"`
-			} `json:"kernels"`
-		} `json:"facts"`
-		Figures struct {
-			Verdict *verdict.Verdict `json:"verdict"`
-		} `json:"figures"`
+	r, err := read(text)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(text, &said); err != nil {
-		return nil, fmt.Errorf("report: %w: %w", err, kb.ErrInvalid)
-	}
-	switch {
-	case said.Format != Format:
-		return nil, fmt.Errorf("report: format %d, only %d is known: %w: %w", said.Format, Format, ErrFormat, kb.ErrInvalid)
-	case said.Figures.Verdict == nil:
+	if r.Figures.Verdict == nil {
 		return nil, fmt.Errorf("report: it has no verdict, so it is not about one kernel: %w", kb.ErrInvalid)
 	}
 	about := ""
-	for _, k := range said.Facts.Kernels {
-		if k.Name == said.Facts.Subject {
-			about = k.Provenance.ImageDigest
-		}
+	if k := r.Facts.kernel(r.Facts.Subject); k != nil {
+		about = k.Provenance.ImageDigest
 	}
 	if about != image {
-		return nil, fmt.Errorf("report: it is about kernel %q with image %q, not about image %s: %w", said.Facts.Subject, about, image, kb.ErrInvalid)
+		return nil, fmt.Errorf("report: it is about kernel %q with image %q, not about image %s: %w", r.Facts.Subject, about, image, kb.ErrInvalid)
 	}
-	m := measurement(*said.Figures.Verdict)
-	for _, a := range said.Facts.Applications {
-		if a.Name == said.Facts.Application {
-			m.Workload = a.Test.Workload
-		}
+	m := measurement(*r.Figures.Verdict)
+	if a := r.Facts.application(r.Facts.Application); a != nil {
+		m.Workload = a.Test.Workload
 	}
 	m.Report = digest.Of(text)
 	if err := m.Validate(); err != nil {
@@ -215,13 +177,13 @@ func ReadMeasurement(text []byte, image string) (*kb.Measurement, error) {
 
 // measurement of a verdict, without what stands beside it in a report.
 func measurement(v verdict.Verdict) kb.Measurement {
-	m := kb.Measurement{Outcome: kb.Outcome(v.Outcome), Reason: kb.OneLine(v.Reason)}
+	m := kb.Measurement{Outcome: v.Outcome, Reason: kb.OneLine(v.Reason)}
 	for _, g := range v.Gains {
 		gain := &kb.Gain{
 			Kernel: *percent(&g.Change), Chance: g.Standing == verdict.Unclear, Unequal: len(g.Unequal) > 0, Whole: percent(g.Whole),
 		}
 		if g.Share != nil {
-			gain.Share, gain.Source = percent(&g.Share.Estimate), kb.ShareSource(g.Share.Source)
+			gain.Share, gain.Source = percent(&g.Share.Estimate), g.Share.Source
 			for _, r := range g.Share.Runs[:min(len(g.Share.Runs), kb.MaxShareRuns)] {
 				gain.Runs = append(gain.Runs, r.Run)
 			}

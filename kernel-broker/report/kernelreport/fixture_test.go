@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -80,12 +82,12 @@ func fixture() Facts {
 		},
 	}
 	f.Slimming = &Slimming{Proposed: 2, Configurations: 4, Kernels: 3, ObjectsGone: 14, CodeGone: 88_000, TextBefore: 4_878_000, TextAfter: 4_790_000,
-		Missing: []MissingDriver{{"n1", "ixgbe", "pci:8086:10fb"}},
+		Missing: []slim.Missing{{Node: "n1", Module: "ixgbe", Device: "pci:8086:10fb"}},
 		Runs: []SlimmingRun{{Run: 3, Results: []build.Part{{Name: "n1", Digest: digestOf("7")}, {Name: "n2", Digest: digestOf("8")}}, Releases: []string{"6.1.0-56-amd64"}, Named: 243, Found: 210,
 			Unknown: []string{"nfs_file_read"}, Objects: []string{"fs/aio.o"}, Refused: []string{"io_uring_setup"}, Lacking: []string{"nfs"}}}}
 	f.Cost = []Cost{{"source", 21.4, 90_000_000, true, true}, {"plain", 900, 4_100_000, true, true}, {"optimised", 1250.25, 3_400_000, false, false}}
 	f.Kernels[4].Profile = &Profile{Objects: 1268, Excluded: []build.Exclusion{{Object: "lib/odd.o", Reason: "does not compile with its profile: internal compiler error"}},
-		Mismatched: []string{"fs/namei.o: path_openat"}, Moved: []string{"mm/mmap.o: vma_link"}, Missing: []string{"lib/crc32.o", "arch/x86/entry/vdso/vma.o"}}
+		Complaints: pgo.Complaints{Mismatched: []string{"fs/namei.o: path_openat"}, Moved: []string{"mm/mmap.o: vma_link"}, Missing: []string{"lib/crc32.o", "arch/x86/entry/vdso/vma.o"}}}
 	f.Kernels[4].Trained = []verdict.Run{{Workload: "io-write8", Seed: 1, Size: 20000}}
 	f.Kernels[4].Provenance.ProfileDigest = digestOf("e")
 	f.Kernels[5].Provenance.Patches = []build.Patch{{Name: "fix.patch", Digest: digestOf("f"), Upstream: "in 6.4 as 0123abcd"}}

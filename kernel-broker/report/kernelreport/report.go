@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -60,17 +61,17 @@ func (r Report) WriteJSON(w io.Writer) error {
 
 // ReadVerdict reads the verdict of a report; nil if it has none.
 func ReadVerdict(text []byte) (*verdict.Verdict, error) {
-	var said struct {
-		Format  int `json:"format"`
-		Figures struct {
-			Verdict *verdict.Verdict `json:"verdict"`
-		} `json:"figures"`
+	r, err := read(text)
+	return r.Figures.Verdict, err
+}
+
+func read(text []byte) (Report, error) {
+	var r Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return Report{}, fmt.Errorf("report: %w: %w", err, kb.ErrInvalid)
 	}
-	if err := json.Unmarshal(text, &said); err != nil {
-		return nil, fmt.Errorf("report: %w", err)
+	if r.Format != Format {
+		return Report{}, fmt.Errorf("report: format %d, only %d is known: %w: %w", r.Format, Format, ErrFormat, kb.ErrInvalid)
 	}
-	if said.Format != Format {
-		return nil, fmt.Errorf("report: format %d, only %d is known: %w", said.Format, Format, ErrFormat)
-	}
-	return said.Figures.Verdict, nil
+	return r, nil
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func mustMake(t *testing.T, f Facts) Report {
@@ -29,7 +29,7 @@ func TestReadVerdict(t *testing.T) {
 	}
 	text := out.String()
 	for _, earlier := range []string{text, strings.Replace(text, `"figures": {`, `"figures": {"cross": [{"metric": "kernel_instructions"}],`, 1)} {
-		if v, err := ReadVerdict([]byte(earlier)); err != nil || v.Outcome != verdict.Benefit || v.Reason != made.Figures.Verdict.Reason {
+		if v, err := ReadVerdict([]byte(earlier)); err != nil || v.Outcome != kb.OutcomeBenefit || v.Reason != made.Figures.Verdict.Reason {
 			t.Errorf("%+v, %v", v, err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestUnequalMitigationsInTitles(t *testing.T) {
 		t.Errorf("%d tables against stock", against)
 	}
 	f.Kernels[1].Mitigations = nil
-	if got := mustMake(t, f).Figures.Verdict; got.Outcome != verdict.Refused || !strings.Contains(got.Reason, "unequal mitigations") {
+	if got := mustMake(t, f).Figures.Verdict; got.Outcome != kb.OutcomeRefused || !strings.Contains(got.Reason, "unequal mitigations") {
 		t.Errorf("%s: %s", got.Outcome, got.Reason)
 	}
 }

@@ -29,7 +29,7 @@ var document = report.NewView(viewText, template.FuncMap{
 	"plural": plural, "sentence": sentence, "size": report.Bytes, "titled": Titled,
 	"estimate":  func(e verdict.Estimate) report.Cell { return report.Figure(e.Value, e.String()) },
 	"part":      func(s verdict.Share) report.Cell { return report.Figure(s.Value, s.Part()) },
-	"unequal":   func(all []verdict.Comparison) string { return Titled(unequal(all)) },
+	"unequal":   func(all []verdict.Comparison) string { return Titled(verdict.Unequal(all)) },
 	"exactness": func() string { return Exactness }, "join": join, "list": func(all []string) string { return strings.Join(all, "; ") },
 })
 
@@ -118,8 +118,18 @@ func (v view) Decided(decision Decision) []Option {
 type costSum struct{ All, Before, Plain, Times float64 }
 
 func (v view) CostSum() costSum {
-	all, before, plain := CostSum(v.Facts.Cost)
-	return costSum{all, before, plain, all / plain}
+	var sum costSum
+	for _, step := range v.Facts.Cost {
+		sum.All += step.Seconds
+		if step.Before {
+			sum.Before += step.Seconds
+		}
+		if step.Plain {
+			sum.Plain += step.Seconds
+		}
+	}
+	sum.Times = sum.All / sum.Plain
+	return sum
 }
 
 // metric of a view, with the lines that were measured in it, in the order of the
@@ -259,7 +269,7 @@ func (a against) unequal() string {
 			all = append(all, *c)
 		}
 	}
-	return Titled(unequal(all))
+	return Titled(verdict.Unequal(all))
 }
 
 // Kernels that are compared with the reference.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
 )
@@ -64,7 +65,7 @@ func TestWallTime(t *testing.T) {
 		timed("slim", 1.50e-6, 1.51e-6, 1.52e-6), timed("stock", 1.9e-6, 1.91e-6, 1.93e-6), timed("io-kernel", 1.70e-6, 1.71e-6, 1.72e-6))
 	r := mustMake(t, f)
 	// Fewer instructions that take longer are no gain.
-	if v := r.Figures.Verdict; v.Outcome != verdict.NoBenefit || !strings.Contains(v.Reason, "wall time +13.2 %") {
+	if v := r.Figures.Verdict; v.Outcome != kb.OutcomeNoBenefit || !strings.Contains(v.Reason, "wall time +13.2 %") {
 		t.Errorf("%s: %s", v.Outcome, v.Reason)
 	}
 	onPage, inTerminal := texts(t, r)
