@@ -224,12 +224,13 @@ test-suites: build kernels $(GOTESTSUM) | $(RESULTS) ## the suites on QEMU that 
 
 .PHONY: test-long
 test-long: deps-long build kernels $(GOTESTSUM) | $(RESULTS) ## all other suites: newer Slurm, the model, faults of broker and etcd, trust, profiling, factory, collectors, Secure Boot, systemd (about one and a half hours)
-	@status=0; \
+	@status=0; rm -rf $(RESULTS)/*; \
 	$(MAKE) --no-print-directory kernels KERNELS='$(LONG_KERNELS)' || status=1; \
 	$(MAKE) --no-print-directory test-emulated SLURM="22.05 24.11 26.05" EMULATED_SKIP= || status=1; \
 	$(STEP) c/mpi $(MAKE) -s --no-print-directory -C $(MPI) test || status=1; \
+	$(STEP) c/slurmctld $(MAKE) -s --no-print-directory -C slurm-plugin test-slurm || status=1; \
 	$(call suites,long,$(LONG_SKIP)) $(LONG_SUITES) || status=1; \
-	exit $$status
+	.ci/summary $$status emulated emulated-24.11 emulated-26.05 c/mpi c/slurmctld long
 
 FUZZTIME ?= 600
 
