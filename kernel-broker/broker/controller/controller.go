@@ -69,7 +69,7 @@ type Controller struct {
 	wakePoll chan struct{} // wakes the poller
 	// eager is when a slurmd last began to run, under the lock.
 	eager time.Time
-	pace  *pace
+	pace  pace
 }
 
 // New returns a controller that has read its records.

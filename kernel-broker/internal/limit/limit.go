@@ -160,22 +160,16 @@ func NewLogSampler(r Rate) *LogSampler {
 // Sample reports whether to write a line about key, and how many were left out
 // since the last one.
 func (s *LogSampler) Sample(key string) (left int, write bool) {
-	if s.rates.Take(key) > 0 {
-		s.Skip(key)
-		return 0, false
-	}
+	write = s.rates.Take(key) == 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left = s.left[key]
-	delete(s.left, key)
-	return left, true
-}
-
-// Skip counts a line about key that is not worth writing.
-func (s *LogSampler) Skip(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, has := s.left[key]; has || len(s.left) < s.rates.keep {
+	switch {
+	case write:
+		delete(s.left, key)
+		return left, true
+	case left > 0 || len(s.left) < s.rates.keep:
 		s.left[key]++
 	}
+	return 0, false
 }
