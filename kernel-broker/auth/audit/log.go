@@ -17,8 +17,8 @@
 //
 // After a sync that failed nobody can say which of the last records are on disk.
 // The log writes none before it could go on in another file, whose first record
-// says which those are. A writer that was killed, also with an uncertain tail, leaves a
-// head that is behind the files: the next one goes on in the same way.
+// says which those are. A writer that was killed leaves a head that may be behind
+// the files: the next one brings them to disk first.
 package audit
 
 import (
@@ -91,35 +91,21 @@ type file interface {
 	Sync() error
 }
 
-// tail is what a failed sync leaves, or a writer that was killed. Linux reports an error once and may drop the pages that
-// it could not write: the next sync passes, and what is read back tells nothing. So the records since the last good sync
-// stay uncertain.
+// tail is what a failed sync leaves. Linux reports an error once and may drop the pages that it could not write: the next
+// sync passes, and what is read back tells nothing. So the records since the last good sync stay uncertain.
 type tail struct {
 	from, to uint64
-	cause    error     // nil: left by an earlier writer, of which nobody knows whether a sync failed
+	cause    error
 	said     bool      // a record on disk names it
 	again    time.Time // no try to write that record before
-	problem  error     // why the last try failed
 }
 
 func (t *tail) Error() string {
-	switch text := t.description(); {
-	case t.cause == nil && t.problem != nil:
-		return fmt.Sprintf("%s, and that cannot be recorded: %v", text, t.problem)
-	default:
-		return text
-	}
-}
-
-func (t *tail) description() string {
-	if t.cause == nil {
-		return fmt.Sprintf("records %d to %d were written, and not known to be on the disk when their writer ended", t.from, t.to)
-	}
 	return fmt.Sprintf("records %d to %d may not be on disk, a sync failed: %v", t.from, t.to, t.cause)
 }
 
 // Unwrap returns what the system said.
-func (t *tail) Unwrap() []error { return []error{t.cause, t.problem} }
+func (t *tail) Unwrap() error { return t.cause }
 
 // uncertain needs l.mu. It is the tail that keeps the next record from being written; nil: none does.
 func (l *Log) uncertain() *tail {
@@ -264,8 +250,16 @@ func (l *Log) goOn(t *tail) error {
 		return fmt.Errorf("%w; nothing is recorded before the log could go on in another file, which is tried at %s", t, t.again.UTC().Format(time.RFC3339))
 	}
 	t.again = now.Add(resumePause)
-	if t.problem = l.say(t); t.problem != nil {
-		return t.problem
+	// A torn line at the end of the file stays as it is.
+	if err := l.begin(); err != nil {
+		return err
+	}
+	if err := l.recordTorn(); err != nil {
+		return err
+	}
+	e := Entry{Kind: KindRecovered, Reason: t.Error() + "; what was to wait for them was refused"}
+	if _, err := l.write(record{Entry: e.clipped()}); err != nil {
+		return err
 	}
 	if err := l.syncFile(); err != nil {
 		return err
@@ -273,29 +267,6 @@ func (l *Log) goOn(t *tail) error {
 	l.o.Log.Warn("audit log goes on in another file", "dir", l.o.Dir, "record", l.last.Seq)
 	t.said = true
 	return nil
-}
-
-// say needs l.mu. It writes which records are uncertain.
-func (l *Log) say(t *tail) error {
-	e := Entry{Kind: KindRecovered, Reason: t.description() + "; what was to wait for them was refused"}
-	if t.cause == nil {
-		// A torn line is no problem while it is ended and named in its own file.
-		if err := l.recordTorn(); err != nil {
-			return err
-		}
-	}
-	if err := l.begin(); err != nil {
-		return err
-	}
-	if err := l.recordTorn(); err != nil {
-		return err
-	}
-	if t.cause == nil {
-		t.to = l.last.Seq
-		e = Entry{Kind: KindUnsynced, Reason: t.description()}
-	}
-	_, err := l.write(record{Entry: e.clipped()})
-	return err
 }
 
 // syncFile needs l.mu. It brings the file to disk and notes that in the head.

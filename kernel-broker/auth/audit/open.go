@@ -23,8 +23,8 @@ import (
 )
 
 // Open takes a folder over: it finds the last record, mends what an earlier
-// writer left torn, and records what the head says to be missing, or does not know
-// yet to be on the disk. It does not check the whole log, which Verify does.
+// writer left torn, records what the head says to be missing, and brings to disk
+// what it does not know yet. It does not check the whole log, which Verify does.
 func Open(o Options) (_ *Log, err error) {
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	if o.Now == nil {
@@ -126,12 +126,10 @@ func (l *Log) compare(head *Head, err error) error {
 	case head != nil && head.Seq == l.last.Seq && head.Digest != l.last.Digest:
 		reason = fmt.Sprintf("the head knows record %d with another digest: it was changed", head.Seq)
 	case head != nil && head.Seq < l.last.Seq:
-		// The log goes on in another file. A disk that does not let it leaves the rest of the broker at work; Health says
-		// so, and it is tried again.
+		// A disk that fails leaves the rest of the broker at work, and Health says so.
 		l.synced = head.Seq
-		l.tails = []*tail{{from: l.synced + 1, to: l.last.Seq}}
-		if err := l.goOn(l.tails[0]); err != nil {
-			l.o.Log.Error("audit log does not go on", "dir", l.o.Dir, "error", err)
+		if err := l.sync(l.last.Seq); err != nil {
+			l.o.Log.Error("audit log not on disk", "dir", l.o.Dir, "error", err)
 		}
 		return nil
 	default:

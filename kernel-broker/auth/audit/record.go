@@ -26,8 +26,8 @@ const (
 	// KindRecovered follows torn lines, or says what an earlier writer's end
 	// left missing.
 	KindRecovered = "recovered"
-	// KindUnsynced says which records an earlier writer left without knowing them
-	// on the disk. It is no sign of anything wrong: so ends who is killed.
+	// KindUnsynced is of earlier versions: which records the writer before left
+	// without knowing them on the disk. It is no sign of anything wrong.
 	KindUnsynced = "unsynced"
 )
 
