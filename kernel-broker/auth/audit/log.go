@@ -12,8 +12,8 @@
 // elsewhere: each line's number and digest also go to the process's log.
 //
 // A writer that is killed in the middle of a line leaves a piece of one. The
-// next writer ends that line, leaves it where it is, and writes a record that
-// names its length and digest. A reader so tells a torn line from a changed one.
+// next writer ends that line as one that is torn, and leaves it where it is. The
+// chain goes on behind it, so no record can be passed off as a torn line.
 //
 // After a sync that failed nobody can say which of the last records are on disk.
 // The log writes none before it could go on in another file, whose first record
@@ -74,9 +74,8 @@ type Log struct {
 	mu     sync.Mutex
 	file   file
 	size   int64
-	last   Head     // of what was written
-	torn   [][]byte // lines, the last without its end, that no record names yet
-	open   bool     // the last of torn has no end yet
+	last   Head // of what was written
+	torn   bool // the last line of file is a piece of one, without an end
 	late   *time.Timer
 	synced uint64
 	failed error   // why the last record was not written; nil: it was
@@ -156,7 +155,7 @@ func (l *Log) append(e Entry) (int, error) {
 			return 0, err
 		}
 	}
-	if err := l.recordTorn(); err != nil {
+	if err := l.endTorn(); err != nil {
 		return 0, err
 	}
 	if l.size >= l.o.MaxBytes {
@@ -187,36 +186,22 @@ func (l *Log) write(r record) (int, error) {
 		l.last = Head{Seq: r.Seq, Digest: digest(line)}
 		return len(line), nil
 	}
-	if n > 0 {
-		l.torn, l.open = append(l.torn, line[:n:n]), true
-	}
+	l.torn = n > 0
 	return 0, err
 }
 
-// recordTorn needs l.mu. It ends a torn line and records it.
-func (l *Log) recordTorn() error {
-	if len(l.torn) == 0 {
+// endTorn needs l.mu. A line that lacks nothing but its end is no record either then.
+func (l *Log) endTorn() error {
+	if !l.torn {
 		return nil
 	}
-	if l.open {
-		// Even a line that lacks nothing but its end is no record then.
-		n, err := l.file.Write([]byte(tornEnd + "\n"))
-		l.size += int64(n)
-		part := tornEnd[:min(n, len(tornEnd))]
-		l.torn[len(l.torn)-1] = append(l.torn[len(l.torn)-1], part...)
-		if err != nil {
-			return err
-		}
-		l.open = false
-	}
-	torn := l.torn
-	l.torn = nil
-	e := Entry{Kind: KindRecovered, Reason: fmt.Sprintf("%d lines were torn when a writer ended or the disk was full", len(torn))}
-	if _, err := l.write(record{Entry: e, Torn: tornOf(torn)}); err != nil {
-		l.torn = append(torn, l.torn...)
+	n, err := l.file.Write([]byte(tornEnd + "\n"))
+	l.size += int64(n)
+	if err != nil {
 		return err
 	}
-	l.o.Log.Warn("audit log: torn lines", "dir", l.o.Dir, "lines", len(torn), "record", l.last.Seq)
+	l.torn = false
+	l.o.Log.Warn("audit log: a line was torn when a writer ended or the disk was full", "file", l.file.Name())
 	return nil
 }
 
@@ -238,7 +223,7 @@ func (l *Log) begin() error {
 			l.o.Log.Warn("audit log: file not closed", "file", l.file.Name(), "error", err)
 		}
 	}
-	l.file, l.size, l.torn, l.open = next, 0, nil, false
+	l.file, l.size, l.torn = next, 0, false
 	return nil
 }
 
@@ -254,7 +239,7 @@ func (l *Log) goOn(t *tail) error {
 	if err := l.begin(); err != nil {
 		return err
 	}
-	if err := l.recordTorn(); err != nil {
+	if err := l.endTorn(); err != nil {
 		return err
 	}
 	e := Entry{Kind: KindRecovered, Reason: t.Error() + "; what was to wait for them was refused"}

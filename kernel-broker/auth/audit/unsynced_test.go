@@ -295,6 +295,22 @@ func TestUnsyncedRecordOfAnEarlierVersion(t *testing.T) {
 	noted(t, dir, "records 1 to 1 were written")
 }
 
+// Torn lines, which an earlier version named in the record behind them, are notes.
+func TestTornLinesOfAnEarlierVersion(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	l := open(t, dir, 0)
+	add(t, l, "one")
+	if _, err := l.file.Write([]byte("x torn\n\n")); err != nil {
+		t.Fatal(err)
+	}
+	e := Entry{Kind: KindRecovered, Reason: "2 lines were torn when a writer ended or the disk was full"}
+	if _, err := l.write(record{Entry: e, Torn: []any{map[string]any{"bytes": 6}, map[string]any{"bytes": 0}}}); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, l)
+	noted(t, dir, "log:2: this line was torn", "log:4: 2 lines were torn")
+}
+
 // A disk that fails as a broker starts leaves it at work, and the log goes on as
 // after any sync that failed.
 func TestAFailedSyncAtTheStart(t *testing.T) {
