@@ -50,6 +50,7 @@ type Enroller struct {
 	enrolment, renewal retryPause
 
 	delay   time.Duration // how long after its time this certificate is renewed
+	renewed time.Time
 	serial  string
 	waiting bool // logged that there is neither certificate nor token
 }
@@ -106,7 +107,10 @@ func (e *Enroller) turn(ctx context.Context, now time.Time) {
 	switch {
 	case enrolled:
 	case err == nil && e.due(own, now) && e.renewal.over(now):
-		e.done(&e.renewal, now, "renew", e.renew(ctx, own))
+		if err = e.renew(ctx, own); err == nil {
+			e.renewed = now
+		}
+		e.done(&e.renewal, now, "renew", err)
 	case err != nil && !there:
 		e.logMissing(err)
 	}
@@ -115,9 +119,10 @@ func (e *Enroller) turn(ctx context.Context, now time.Time) {
 	}
 }
 
-// due reports whether to renew a certificate.
+// due reports whether to renew a certificate. By a clock that is far ahead the next one is due at once, too, and so on.
 func (e *Enroller) due(own mtls.Peer, now time.Time) bool {
-	return now.After(mtls.RenewAt(own.Certificate.NotBefore, own.Certificate.NotAfter).Add(e.delay))
+	life := own.Certificate.NotAfter.Sub(own.Certificate.NotBefore)
+	return now.Sub(e.renewed) > life/10 && now.After(mtls.RenewAt(own.Certificate.NotBefore, own.Certificate.NotAfter).Add(e.delay))
 }
 
 // own returns the node's certificate, if it is one that can be used.

@@ -246,8 +246,7 @@ func TestLostEnrolmentAnswer(t *testing.T) {
 // passes advances the broker's clock, which TLS does not use.
 func (b *broker) passes(d time.Duration) { b.ahead.Add(int64(d)) }
 
-// A renewal whose answer is lost is repeated with the same key, even by a restarted agent: the broker issues no other
-// certificate so soon.
+// A renewal whose answer is lost is repeated, even by a restarted agent.
 func TestLostRenewalAnswer(t *testing.T) {
 	b, dir := newBroker(t, time.Hour), t.TempDir()
 	n := newNode(t, b, dir)
@@ -269,10 +268,6 @@ func TestLostRenewalAnswer(t *testing.T) {
 	}
 	if _, err := os.Stat(again.nextPath()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its key is left: %v", err)
-	}
-	list, err := b.registry.List(t.Context(), "n1")
-	if err != nil || len(list[0].Issued) != 2 {
-		t.Errorf("signed were %+v, %v", list, err)
 	}
 }
 

@@ -114,3 +114,26 @@ func TestLostEnrolmentAnswerAndRenewal(t *testing.T) {
 		}
 	}
 }
+
+// A node whose clock is far ahead finds each new certificate old, and renews it
+// now and then only.
+func TestRenewalsByAClockThatIsAhead(t *testing.T) {
+	b := newBroker(t, time.Hour)
+	n := newNode(t, b, t.TempDir())
+	n.put(b.token("n1"))
+	now := time.Now()
+	n.turn(t.Context(), now)
+	now = now.Add(50 * time.Minute)
+	n.turn(t.Context(), now)
+	second := n.serialNow()
+	for range 100 {
+		now = now.Add(checkEvery)
+		n.turn(t.Context(), now)
+	}
+	if n.serialNow() != second {
+		t.Error("renewed again at once")
+	}
+	if n.turn(t.Context(), now.Add(5*time.Minute)); n.serialNow() == second {
+		t.Errorf("not renewed: %s", n.logs.String())
+	}
+}

@@ -44,8 +44,8 @@ func (e *Enroller) enrol(ctx context.Context, token mtls.Token) error {
 	return errors.Join(os.Remove(e.options.TokenFile), os.Remove(e.nextPath()))
 }
 
-// renew uses the valid certificate to get one for a new key. The key is written to disk first: if the answer is lost,
-// the broker returns the same certificate for this key, and refuses another key so soon.
+// renew uses the valid certificate to get one for a new key. The key is written to disk first, so that no certificate is
+// stored without it.
 func (e *Enroller) renew(ctx context.Context, own mtls.Peer) error {
 	key, err := e.nextKey()
 	if err == nil && sameKey(key, own.Certificate) {

@@ -293,7 +293,7 @@ func TestTornLines(t *testing.T) {
 			l := open(t, dir, 1<<20)
 			add(t, l, "next", "and next")
 			shut(t, l)
-			if r := verify(t, dir); !r.Sound() || r.Records != 5 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "torn") {
+			if r := verify(t, dir); !r.Sound() || r.Records != 4 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "torn") {
 				t.Fatalf("cut at %d%q, behind: %+v", cut, mended, r)
 			}
 		}

@@ -48,7 +48,7 @@ func writeUntilFull(dir string) error {
 			if _, err := l.Append(Entry{Kind: "x"}, true); !errors.Is(err, kb.ErrUnavailable) || !errors.Is(err, unix.EFBIG) {
 				return fmt.Errorf("%d bytes of room: %w", more, err)
 			}
-			if room > 0 && !l.open && len(l.torn) == 0 {
+			if room > 0 && !l.torn {
 				return fmt.Errorf("%d bytes of room: no line is torn", more)
 			}
 		}
@@ -62,7 +62,7 @@ func writeUntilFull(dir string) error {
 	return l.Close()
 }
 
-// A line of which a part got to the disk is torn. It is ended and recorded when
+// A line of which a part got to the disk is torn. It is ended when
 // there is room again, however often that runs out of room in its turn.
 func TestADiskThatFillsUpInALine(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")

@@ -12,13 +12,13 @@
 // elsewhere: each line's number and digest also go to the process's log.
 //
 // A writer that is killed in the middle of a line leaves a piece of one. The
-// next writer ends that line, leaves it where it is, and writes a record that
-// names its length and digest. A reader so tells a torn line from a changed one.
+// next writer ends that line as one that is torn, and leaves it where it is. The
+// chain goes on behind it, so no record can be passed off as a torn line.
 //
 // After a sync that failed nobody can say which of the last records are on disk.
 // The log writes none before it could go on in another file, whose first record
-// says which those are. A writer that was killed, also with an uncertain tail, leaves a
-// head that is behind the files: the next one goes on in the same way.
+// says which those are. A writer that was killed leaves a head that may be behind
+// the files: the next one brings them to disk first.
 package audit
 
 import (
@@ -74,9 +74,8 @@ type Log struct {
 	mu     sync.Mutex
 	file   file
 	size   int64
-	last   Head     // of what was written
-	torn   [][]byte // lines, the last without its end, that no record names yet
-	open   bool     // the last of torn has no end yet
+	last   Head // of what was written
+	torn   bool // the last line of file is a piece of one, without an end
 	late   *time.Timer
 	synced uint64
 	failed error   // why the last record was not written; nil: it was
@@ -91,35 +90,21 @@ type file interface {
 	Sync() error
 }
 
-// tail is what a failed sync leaves, or a writer that was killed. Linux reports an error once and may drop the pages that
-// it could not write: the next sync passes, and what is read back tells nothing. So the records since the last good sync
-// stay uncertain.
+// tail is what a failed sync leaves. Linux reports an error once and may drop the pages that it could not write: the next
+// sync passes, and what is read back tells nothing. So the records since the last good sync stay uncertain.
 type tail struct {
 	from, to uint64
-	cause    error     // nil: left by an earlier writer, of which nobody knows whether a sync failed
+	cause    error
 	said     bool      // a record on disk names it
 	again    time.Time // no try to write that record before
-	problem  error     // why the last try failed
 }
 
 func (t *tail) Error() string {
-	switch text := t.description(); {
-	case t.cause == nil && t.problem != nil:
-		return fmt.Sprintf("%s, and that cannot be recorded: %v", text, t.problem)
-	default:
-		return text
-	}
-}
-
-func (t *tail) description() string {
-	if t.cause == nil {
-		return fmt.Sprintf("records %d to %d were written, and not known to be on the disk when their writer ended", t.from, t.to)
-	}
 	return fmt.Sprintf("records %d to %d may not be on disk, a sync failed: %v", t.from, t.to, t.cause)
 }
 
 // Unwrap returns what the system said.
-func (t *tail) Unwrap() []error { return []error{t.cause, t.problem} }
+func (t *tail) Unwrap() error { return t.cause }
 
 // uncertain needs l.mu. It is the tail that keeps the next record from being written; nil: none does.
 func (l *Log) uncertain() *tail {
@@ -170,7 +155,7 @@ func (l *Log) append(e Entry) (int, error) {
 			return 0, err
 		}
 	}
-	if err := l.recordTorn(); err != nil {
+	if err := l.endTorn(); err != nil {
 		return 0, err
 	}
 	if l.size >= l.o.MaxBytes {
@@ -201,36 +186,22 @@ func (l *Log) write(r record) (int, error) {
 		l.last = Head{Seq: r.Seq, Digest: digest(line)}
 		return len(line), nil
 	}
-	if n > 0 {
-		l.torn, l.open = append(l.torn, line[:n:n]), true
-	}
+	l.torn = n > 0
 	return 0, err
 }
 
-// recordTorn needs l.mu. It ends a torn line and records it.
-func (l *Log) recordTorn() error {
-	if len(l.torn) == 0 {
+// endTorn needs l.mu. A line that lacks nothing but its end is no record either then.
+func (l *Log) endTorn() error {
+	if !l.torn {
 		return nil
 	}
-	if l.open {
-		// Even a line that lacks nothing but its end is no record then.
-		n, err := l.file.Write([]byte(tornEnd + "\n"))
-		l.size += int64(n)
-		part := tornEnd[:min(n, len(tornEnd))]
-		l.torn[len(l.torn)-1] = append(l.torn[len(l.torn)-1], part...)
-		if err != nil {
-			return err
-		}
-		l.open = false
-	}
-	torn := l.torn
-	l.torn = nil
-	e := Entry{Kind: KindRecovered, Reason: fmt.Sprintf("%d lines were torn when a writer ended or the disk was full", len(torn))}
-	if _, err := l.write(record{Entry: e, Torn: tornOf(torn)}); err != nil {
-		l.torn = append(torn, l.torn...)
+	n, err := l.file.Write([]byte(tornEnd + "\n"))
+	l.size += int64(n)
+	if err != nil {
 		return err
 	}
-	l.o.Log.Warn("audit log: torn lines", "dir", l.o.Dir, "lines", len(torn), "record", l.last.Seq)
+	l.torn = false
+	l.o.Log.Warn("audit log: a line was torn when a writer ended or the disk was full", "file", l.file.Name())
 	return nil
 }
 
@@ -252,7 +223,7 @@ func (l *Log) begin() error {
 			l.o.Log.Warn("audit log: file not closed", "file", l.file.Name(), "error", err)
 		}
 	}
-	l.file, l.size, l.torn, l.open = next, 0, nil, false
+	l.file, l.size, l.torn = next, 0, false
 	return nil
 }
 
@@ -264,8 +235,16 @@ func (l *Log) goOn(t *tail) error {
 		return fmt.Errorf("%w; nothing is recorded before the log could go on in another file, which is tried at %s", t, t.again.UTC().Format(time.RFC3339))
 	}
 	t.again = now.Add(resumePause)
-	if t.problem = l.say(t); t.problem != nil {
-		return t.problem
+	// A torn line at the end of the file stays as it is.
+	if err := l.begin(); err != nil {
+		return err
+	}
+	if err := l.endTorn(); err != nil {
+		return err
+	}
+	e := Entry{Kind: KindRecovered, Reason: t.Error() + "; what was to wait for them was refused"}
+	if _, err := l.write(record{Entry: e.clipped()}); err != nil {
+		return err
 	}
 	if err := l.syncFile(); err != nil {
 		return err
@@ -273,29 +252,6 @@ func (l *Log) goOn(t *tail) error {
 	l.o.Log.Warn("audit log goes on in another file", "dir", l.o.Dir, "record", l.last.Seq)
 	t.said = true
 	return nil
-}
-
-// say needs l.mu. It writes which records are uncertain.
-func (l *Log) say(t *tail) error {
-	e := Entry{Kind: KindRecovered, Reason: t.description() + "; what was to wait for them was refused"}
-	if t.cause == nil {
-		// A torn line is no problem while it is ended and named in its own file.
-		if err := l.recordTorn(); err != nil {
-			return err
-		}
-	}
-	if err := l.begin(); err != nil {
-		return err
-	}
-	if err := l.recordTorn(); err != nil {
-		return err
-	}
-	if t.cause == nil {
-		t.to = l.last.Seq
-		e = Entry{Kind: KindUnsynced, Reason: t.description()}
-	}
-	_, err := l.write(record{Entry: e.clipped()})
-	return err
 }
 
 // syncFile needs l.mu. It brings the file to disk and notes that in the head.

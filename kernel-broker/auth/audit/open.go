@@ -22,9 +22,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
-// Open takes a folder over: it finds the last record, mends what an earlier
-// writer left torn, and records what the head says to be missing, or does not know
-// yet to be on the disk. It does not check the whole log, which Verify does.
+// Open takes a folder over: it finds the last record, records what the head says to be missing, and brings to disk
+// what it does not know yet. It does not check the whole log, which Verify does.
 func Open(o Options) (_ *Log, err error) {
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	if o.Now == nil {
@@ -83,7 +82,7 @@ func (l *Log) resume() error {
 		return err
 	}
 	for i := len(paths) - 1; i >= 0; i-- {
-		end, err := endOf(paths[i])
+		end, torn, err := endOf(paths[i])
 		if err != nil {
 			return err
 		}
@@ -92,18 +91,15 @@ func (l *Log) resume() error {
 			if err != nil {
 				return err
 			}
-			l.file, l.torn, l.open = last, end.torn, end.open
+			l.file, l.torn = last, torn
 			info, err := last.Stat()
 			if err != nil {
 				return err
 			}
 			l.size = info.Size()
-		} else if len(end.torn) > 0 {
-			// Nobody begins a file before all lines of the last one are whole.
-			l.o.Log.Error("audit log: torn lines before the last file", "file", paths[i])
 		}
-		if end.last != nil {
-			l.last = *end.last
+		if end != nil {
+			l.last = *end
 			return nil
 		}
 	}
@@ -126,12 +122,10 @@ func (l *Log) compare(head *Head, err error) error {
 	case head != nil && head.Seq == l.last.Seq && head.Digest != l.last.Digest:
 		reason = fmt.Sprintf("the head knows record %d with another digest: it was changed", head.Seq)
 	case head != nil && head.Seq < l.last.Seq:
-		// The log goes on in another file. A disk that does not let it leaves the rest of the broker at work; Health says
-		// so, and it is tried again.
+		// A disk that fails leaves the rest of the broker at work, and Health says so.
 		l.synced = head.Seq
-		l.tails = []*tail{{from: l.synced + 1, to: l.last.Seq}}
-		if err := l.goOn(l.tails[0]); err != nil {
-			l.o.Log.Error("audit log does not go on", "dir", l.o.Dir, "error", err)
+		if err := l.sync(l.last.Seq); err != nil {
+			l.o.Log.Error("audit log not on disk", "dir", l.o.Dir, "error", err)
 		}
 		return nil
 	default:
@@ -146,24 +140,16 @@ func (l *Log) compare(head *Head, err error) error {
 	return l.head.Truncate(int64(len(l.last.String()) + 1))
 }
 
-// end is how a file ends.
-type end struct {
-	last *Head    // the last record
-	torn [][]byte // the lines behind it, which are none
-	open bool     // the last of them has no end
-}
-
-func endOf(path string) (end, error) {
-	var e end
-	err := scan(path, func(line []byte, whole bool, r *record) {
-		e.open = !whole
+// endOf returns the last record of a file, nil if it has none, and whether the
+// file ends with a piece of a line.
+func endOf(path string) (last *Head, torn bool, err error) {
+	err = scan(path, func(line []byte, whole bool, r *record) {
+		torn = !whole
 		if r != nil {
-			e.last, e.torn = &Head{Seq: r.Seq, Digest: digest(line)}, nil
-		} else {
-			e.torn = append(e.torn, bytes.Clone(line))
+			last = &Head{Seq: r.Seq, Digest: digest(line)}
 		}
 	})
-	return e, err
+	return last, torn, err
 }
 
 // scan reads a file line by line, each without its end, with the record that it is, and whether it has an end. A line that

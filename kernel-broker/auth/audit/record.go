@@ -23,11 +23,11 @@ import (
 const (
 	// KindRotated is the first record of each file but the first.
 	KindRotated = "rotated"
-	// KindRecovered follows torn lines, or says what an earlier writer's end
-	// left missing.
+	// KindRecovered says what an earlier writer's end left missing, or a failed
+	// sync uncertain.
 	KindRecovered = "recovered"
-	// KindUnsynced says which records an earlier writer left without knowing them
-	// on the disk. It is no sign of anything wrong: so ends who is killed.
+	// KindUnsynced is of earlier versions: which records the writer before left
+	// without knowing them on the disk. It is no sign of anything wrong.
 	KindUnsynced = "unsynced"
 )
 
@@ -56,19 +56,14 @@ type Entry struct {
 	Unrecorded uint64 `json:"unrecorded,omitempty"`
 }
 
-// Torn describes a line that was never finished.
-type Torn struct {
-	Bytes  int    `json:"bytes"`
-	Digest string `json:"digest"`
-}
-
 // record is one line.
 type record struct {
 	Seq  uint64    `json:"seq"`
 	Prev string    `json:"prev"`
 	At   time.Time `json:"at"`
 	Entry
-	Torn []Torn `json:"torn,omitempty"`
+	// Torn is of earlier versions: the lines before this one that are no records.
+	Torn []any `json:"torn,omitempty"`
 }
 
 const (
@@ -163,17 +158,6 @@ func ParseHead(text string) (Head, error) {
 	n, err := strconv.ParseUint(parts[1], 10, 64)
 	return Head{Seq: n, Digest: parts[2]}, err
 }
-
-// tornOf describes lines that are no records.
-func tornOf(lines [][]byte) []Torn {
-	torn := make([]Torn, len(lines))
-	for i, line := range lines {
-		torn[i] = Torn{Bytes: len(line), Digest: digest(line)}
-	}
-	return torn
-}
-
-func (t Torn) is(line []byte) bool { return t.Bytes == len(line) && t.Digest == digest(line) }
 
 const (
 	headName = "head"

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
@@ -97,9 +96,8 @@ type verifier struct {
 	line   int
 
 	last      Head
-	chained   bool     // the digest before the next line is known
-	torn      [][]byte // lines that are no records, and no record has named yet
-	open      bool     // the last of torn has no end
+	chained   bool // the digest before the next line is known
+	strange   int  // lines since the last record that no writer leaves
 	untilOpen bool
 	head      *Head
 	headErr   error
@@ -108,6 +106,10 @@ type verifier struct {
 
 func (v *verifier) problem(what string) {
 	v.report.Problems = append(v.report.Problems, Problem{File: v.path, Line: v.line, What: what})
+}
+
+func (v *verifier) note(what string) {
+	v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %s", v.path, v.line, what))
 }
 
 // begin settles which record has to be the first.
@@ -134,7 +136,7 @@ func (v *verifier) file(path string, lastFile bool) error {
 	err := scan(path, func(line []byte, whole bool, r *record) {
 		v.line++
 		if r == nil {
-			v.torn, v.open = append(v.torn, bytes.Clone(line)), !whole
+			v.noRecord(line, !whole && lastFile)
 			return
 		}
 		if named, ok := firstOf(path); first && ok && named != r.Seq {
@@ -143,35 +145,27 @@ func (v *verifier) file(path string, lastFile bool) error {
 		first = false
 		v.record(*r, line)
 	})
-	v.leftovers(lastFile)
+	if v.strange > 0 {
+		v.problem(fmt.Sprintf("%d lines at its end are no records", v.strange))
+	}
+	v.strange = 0
 	return err
 }
 
-// leftovers judges lines at a file's end that are no records.
-func (v *verifier) leftovers(lastFile bool) {
-	closed := v.torn
-	if v.open && len(closed) > 0 {
-		closed = closed[:len(closed)-1]
-	}
+// noRecord judges a line that is no record.
+func (v *verifier) noRecord(line []byte, last bool) {
 	switch {
-	case len(v.torn) == 0:
-	case lastFile && ended(closed):
-		v.report.Notes = append(v.report.Notes, fmt.Sprintf(
-			"%s:%d: the last line is torn: its writer was killed while it wrote, and the next one will record it", v.path, v.line))
+	case bytes.HasSuffix(line, []byte(tornEnd)):
+		v.note("this line was torn when a writer ended or the disk was full")
+	case last:
+		v.note("the last line is torn: its writer was killed while it wrote, and the next one will end it")
 	default:
-		v.problem(fmt.Sprintf("%d lines at its end are no records", len(v.torn)))
+		v.strange++
 	}
-	v.torn = nil
-}
-
-// ended reports whether a writer has ended all of these torn lines: it is killed
-// as it records them, too.
-func ended(torn [][]byte) bool {
-	return !slices.ContainsFunc(torn, func(line []byte) bool { return !bytes.HasSuffix(line, []byte(tornEnd)) })
 }
 
 func (v *verifier) record(r record, line []byte) {
-	v.expectTorn(r)
+	v.remark(r)
 	switch expected := v.last.Seq + 1; {
 	case r.Seq > expected:
 		v.problem(fmt.Sprintf("records %d to %d are missing before this one", expected, r.Seq-1))
@@ -196,25 +190,17 @@ func (v *verifier) record(r record, line []byte) {
 	v.report.End = r.At
 }
 
-// expectTorn compares lines that are no records with what this record says.
-func (v *verifier) expectTorn(r record) {
-	same := len(r.Torn) == len(v.torn)
-	for i := range v.torn {
-		same = same && r.Torn[i].is(v.torn[i])
-	}
+// remark says what a record tells of the log itself, and of the lines before it.
+func (v *verifier) remark(r record) {
 	switch {
-	case !same && len(v.torn) > 0:
-		v.problem(fmt.Sprintf("%d lines before this one are no records", len(v.torn)))
-	case !same:
-		v.problem("torn lines that this record names are not there")
-	case len(r.Torn) > 0:
-		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %s", v.path, v.line, r.Reason))
+	case v.strange > len(r.Torn):
+		v.problem(fmt.Sprintf("%d lines before this one are no records", v.strange))
+	case r.Kind == KindUnsynced, r.Kind == KindRecovered && len(r.Torn) > 0:
+		v.note(r.Reason)
 	case r.Kind == KindRecovered:
 		v.problem("the broker found: " + r.Reason)
-	case r.Kind == KindUnsynced:
-		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %s", v.path, v.line, r.Reason))
 	}
-	v.torn = nil
+	v.strange = 0
 }
 
 // compareHead looks for a tail that was cut off.

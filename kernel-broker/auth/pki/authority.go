@@ -267,19 +267,6 @@ func (s signing) chain(leaf *x509.Certificate) []*x509.Certificate {
 	return chain
 }
 
-// chain of a certificate that was signed before; nil if the generation that
-// signed it is gone.
-func (a *Authority) chain(leaf *x509.Certificate) []*x509.Certificate {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, k := range a.keys {
-		if leaf.CheckSignatureFrom(k.certificate) == nil {
-			return k.chain(leaf)
-		}
-	}
-	return nil
-}
-
 // Certificate implements mtls.Source: the broker's own, renewed at two thirds
 // of its life. Its key is never written down.
 func (a *Authority) Certificate() (*tls.Certificate, error) {

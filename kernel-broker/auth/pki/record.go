@@ -27,15 +27,6 @@ type Record struct {
 	Token   *Pending    `json:"token,omitempty"`
 	Issued  []Issued    `json:"issued,omitempty"`
 	Revoked *Revocation `json:"revoked,omitempty"`
-	// Last is the newest certificate as it was given out.
-	Last *Last `json:"last,omitempty"`
-}
-
-// Last is a certificate with the fingerprint of its key: an agent that did not
-// hear the answer asks again with the same key, and gets the same.
-type Last struct {
-	Key  string `json:"key"`
-	Leaf []byte `json:"leaf"`
 }
 
 // Pending is a token that was made. The secret itself is nowhere.
@@ -79,18 +70,12 @@ func (r *Record) begin(now time.Time) time.Time {
 	return now
 }
 
-const (
-	// keepIssued is how many certificates of a node are on record. The others
-	// are void with a revocation as these are: it counts by when they begin.
-	keepIssued = 8
-	// pausePart: a node may have its next certificate when so much of the
-	// newest one's life is over. Agents ask at two thirds of it or later; who asks at
-	// once, again and again, would fill the store with what it writes.
-	pausePart = 10
-)
+// keepIssued is how many certificates of a node are on record. The others
+// are void with a revocation as these are: it counts by when they begin.
+const keepIssued = 8
 
 // note puts a certificate on record, and forgets what has ended or is too much.
-func (r *Record) note(leaf *x509.Certificate, key, from string, now time.Time) {
+func (r *Record) note(leaf *x509.Certificate, from string, now time.Time) {
 	r.Issued = slices.DeleteFunc(r.Issued, func(i Issued) bool { return !i.NotAfter.After(now) })
 	r.Issued = append(r.Issued, Issued{
 		Serial: fmt.Sprintf("%x", leaf.SerialNumber), NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter, From: from,
@@ -99,12 +84,10 @@ func (r *Record) note(leaf *x509.Certificate, key, from string, now time.Time) {
 		drop := r.superfluous()
 		r.Issued = slices.Delete(r.Issued, drop, drop+1)
 	}
-	r.Last = &Last{Key: key, Leaf: leaf.Raw}
 }
 
 // superfluous is the oldest certificate on record that is not needed there: a
-// revocation has to know which one begins last, a rotation which one ends last,
-// and the pause which one was signed last.
+// revocation has to know which one begins last, and a rotation which one ends last.
 func (r *Record) superfluous() int {
 	begins, ends := 0, 0
 	for i, c := range r.Issued {
@@ -120,32 +103,6 @@ func (r *Record) superfluous() int {
 		drop++
 	}
 	return drop
-}
-
-// pause is how long it is until another certificate may be signed without a new
-// token. One that begins far in the future is from a clock that was wrong.
-func (r *Record) pause(now time.Time) time.Duration {
-	if len(r.Issued) == 0 {
-		return 0
-	}
-	newest := r.Issued[len(r.Issued)-1]
-	pause, age := newest.NotAfter.Sub(newest.NotBefore)/pausePart, now.Sub(newest.NotBefore)
-	if age.Abs() >= pause {
-		return 0
-	}
-	return pause - age
-}
-
-// again returns the newest certificate if it is for this key and is good still.
-func (r *Record) again(key string, now time.Time) *x509.Certificate {
-	if r.Last == nil || r.Last.Key != key {
-		return nil
-	}
-	leaf, err := x509.ParseCertificate(r.Last.Leaf)
-	if err != nil || !now.Before(leaf.NotAfter) || r.Revoked.Voids(leaf.NotBefore) {
-		return nil
-	}
-	return leaf
 }
 
 // revoke voids every certificate on record, also one that begins later than
@@ -172,23 +129,21 @@ func later(a, b time.Time) time.Time {
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// use checks a secret and notes the key that the token is used for; first says
-// that it was not used before.
-func (r *Record) use(secret, key string, now time.Time) (first bool, err error) {
+// use checks a secret and notes the key that the token is used for.
+func (r *Record) use(secret, key string, now time.Time) error {
 	t := r.Token
 	if t == nil || !equal(t.Hash, digest.Of([]byte(secret))) {
-		return false, fmt.Errorf("node %q: this token is none, or was replaced or revoked; kernelctl node token %s makes another: %w", r.Node, r.Node, kb.ErrDenied)
+		return fmt.Errorf("node %q: this token is none, or was replaced or revoked; kernelctl node token %s makes another: %w", r.Node, r.Node, kb.ErrDenied)
 	}
 	if !now.Before(t.Expires) {
-		return false, fmt.Errorf("node %q: token expired at %s; kernelctl node token %s makes another: %w",
+		return fmt.Errorf("node %q: token expired at %s; kernelctl node token %s makes another: %w",
 			r.Node, t.Expires.UTC().Format(time.RFC3339), r.Node, kb.ErrDenied)
 	}
 	if t.Key != "" && t.Key != key {
-		return false, fmt.Errorf("node %q: %w", r.Node, errUsed)
+		return fmt.Errorf("node %q: %w", r.Node, errUsed)
 	}
-	first = t.Key == ""
 	t.Key = key
-	return first, nil
+	return nil
 }
 
 var errUsed = fmt.Errorf("token was used for another key; if that was not this node, revoke it: %w", kb.ErrDenied)
@@ -217,9 +172,6 @@ func decode(rec store.Record) (Record, error) {
 	return record, nil
 }
 
-// errAsItWas ends a change that is none.
-var errAsItWas = errors.New("nothing to be written")
-
 // change lets a function change a node's record, and again on what somebody
 // else made of it meanwhile. Nothing that the function did counts before this
 // returns nil.
@@ -229,9 +181,7 @@ func (r *Registry) change(ctx context.Context, node string, do func(*Record) err
 		if err != nil {
 			return err
 		}
-		if err := do(&record); errors.Is(err, errAsItWas) {
-			return nil
-		} else if err != nil {
+		if err := do(&record); err != nil {
 			return err
 		}
 		value, err := json.Marshal(record)

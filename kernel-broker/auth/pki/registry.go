@@ -121,74 +121,61 @@ func (r *Registry) MayEnrol(ctx context.Context, node, secret string, request []
 	if err != nil {
 		return err
 	}
-	_, err = r.grant(&record, key, r.o.Now(), r.byToken(secret))
-	return err
+	return r.grant(&record, key, r.o.Now(), r.byToken(secret))
 }
 
 // Renew gives a node that has a certificate the next one.
 func (r *Registry) Renew(ctx context.Context, peer mtls.Peer, request []byte) (Credentials, error) {
-	return r.sign(ctx, peer.Name.Name, request, fromRenewal, func(record *Record, _ string, _ time.Time) (atOnce bool, err error) {
+	return r.sign(ctx, peer.Name.Name, request, fromRenewal, func(record *Record, _ string, _ time.Time) error {
 		// On the record, not on what is remembered of it: a revocation that
 		// comes at the same time is either seen here or fences this change.
 		if record.Revoked.Voids(peer.Certificate.NotBefore) {
-			return false, void(peer, record.Revoked)
+			return void(peer, record.Revoked)
 		}
-		return false, nil
+		return nil
 	})
 }
 
-// permission decides whether a key may have a certificate, and whether at once.
-type permission func(record *Record, key string, now time.Time) (atOnce bool, err error)
+// permission decides whether a key may have a certificate.
+type permission func(record *Record, key string, now time.Time) error
 
 func (r *Registry) byToken(secret string) permission {
-	return func(record *Record, key string, now time.Time) (atOnce bool, err error) {
-		atOnce, err = record.use(secret, key, now)
+	return func(record *Record, key string, now time.Time) error {
+		err := record.use(secret, key, now)
 		if errors.Is(err, errUsed) {
 			r.o.Log.Warn("a used token was shown with another key: a copy of it is in somebody's hands", "node", record.Node)
 		}
-		return atOnce, err
+		return err
 	}
 }
 
-// grant decides whether a node gets a certificate if may lets it have one: the
-// next, or once more the newest, which is returned, if that is so new that there
-// is no next one yet.
-func (r *Registry) grant(record *Record, key string, now time.Time, may permission) (again []*x509.Certificate, err error) {
-	atOnce, err := may(record, key, now)
-	if err != nil {
-		return nil, err
-	}
-	if wait := record.pause(now); wait > 0 && !atOnce {
-		if again = r.given(record, key, now); again == nil {
-			return nil, tooSoon(record.Node, wait)
-		}
-		return again, nil
+// grant decides whether a node gets a certificate if may lets it have one.
+func (r *Registry) grant(record *Record, key string, now time.Time, may permission) error {
+	if err := may(record, key, now); err != nil {
+		return err
 	}
 	if record.begin(now).Sub(now) > maxAhead {
-		return nil, fmt.Errorf("node %q was revoked with all certificates that begin until %s, and a new one could begin only after that; the clock of a broker is wrong, or was: %w",
+		return fmt.Errorf("node %q was revoked with all certificates that begin until %s, and a new one could begin only after that; the clock of a broker is wrong, or was: %w",
 			record.Node, record.Revoked.At.UTC().Format(time.RFC3339), kb.ErrFailedPrecondition)
 	}
-	return nil, nil
+	return nil
 }
 
-// sign gives a node the certificate that it is granted.
+// sign gives a node the certificate that it is granted. An agent that did not
+// hear the answer asks again with the same key, and gets another one.
 func (r *Registry) sign(ctx context.Context, node string, request []byte, from string, may permission) (Credentials, error) {
 	public, key, err := r.keyOf(request)
 	if err != nil {
 		return Credentials{}, err
 	}
 	var chain []*x509.Certificate
-	var again bool
 	err = r.change(ctx, node, func(record *Record) error {
 		now := r.o.Now()
-		var err error
-		if chain, err = r.grant(record, key, now, may); err != nil {
+		if err := r.grant(record, key, now, may); err != nil {
 			return err
 		}
-		if again = chain != nil; again {
-			return errAsItWas
-		}
-		chain, err = r.issue(record, public, key, from, now)
+		var err error
+		chain, err = r.issue(record, public, from, now)
 		return err
 	})
 	if err != nil {
@@ -198,25 +185,9 @@ func (r *Registry) sign(ctx context.Context, node string, request []byte, from s
 	if err != nil {
 		return Credentials{}, err
 	}
-	r.o.Log.Info("certificate signed", "node", node, "from", from, "again", again,
+	r.o.Log.Info("certificate signed", "node", node, "from", from,
 		"serial", fmt.Sprintf("%x", chain[0].SerialNumber), "until", chain[0].NotAfter)
 	return Credentials{Chain: chain, Authorities: authorities}, nil
-}
-
-// given is the newest certificate with its chain, for who asks with its key: the
-// answer was lost. It is nil if there is none.
-func (r *Registry) given(record *Record, key string, now time.Time) []*x509.Certificate {
-	leaf := record.again(key, now)
-	if leaf == nil {
-		return nil
-	}
-	return r.o.Authority.chain(leaf)
-}
-
-func tooSoon(node string, wait time.Duration) error {
-	wait = wait.Truncate(time.Second) + time.Second
-	return &kb.RetryableError{Wait: wait, Err: fmt.Errorf("node %q got its newest certificate less than a tenth of its life ago, "+
-		"and gets another in %v, or at once with a new token (kernelctl node token %s): %w", node, wait, node, kb.ErrExhausted)}
 }
 
 // keyOf returns the key that a certificate is asked for, and its fingerprint.
@@ -235,13 +206,13 @@ func (r *Registry) keyOf(request []byte) (crypto.PublicKey, string, error) {
 	return public, digest.Of(der), nil
 }
 
-func (r *Registry) issue(record *Record, public crypto.PublicKey, key, from string, now time.Time) ([]*x509.Certificate, error) {
+func (r *Registry) issue(record *Record, public crypto.PublicKey, from string, now time.Time) ([]*x509.Certificate, error) {
 	name := mtls.Name{Cluster: r.o.Cluster, Role: mtls.Node, Name: record.Node}
 	chain, err := r.o.Authority.issue(name, public, record.begin(now))
 	if err != nil {
 		return nil, fmt.Errorf("node %q: %w", record.Node, err)
 	}
-	record.note(chain[0], key, from, now)
+	record.note(chain[0], from, now)
 	return chain, nil
 }
 

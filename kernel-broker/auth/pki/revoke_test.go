@@ -66,7 +66,7 @@ func TestRevokedWhateverTheClockSays(t *testing.T) {
 	// the last on record, and begins first.
 	s = newSite(t)
 	node = s.enrol("n1")
-	s.clock.pass(-lifetime/pausePart - time.Minute)
+	s.clock.pass(-time.Hour)
 	if _, err := s.registry.Renew(t.Context(), node.peer(t), newAsker(t).request); err != nil {
 		t.Fatal(err)
 	}

@@ -44,10 +44,11 @@ func (c *Catalog) alter(ctx context.Context, requestID string, ref kb.Ref, asked
 	}
 	altered := false
 	r, written, err := c.update(ctx, ref.Profile, func(r *record) error {
-		altered = false
+		// What an earlier try altered counts if it was applied and its answer lost.
 		if done, err := r.done(requestID, digest); err != nil || done {
 			return cmp.Or(err, errNoChange)
 		}
+		altered = false
 		if r.Profile.Name == "" && asked[0] != opApply {
 			return c.unknown(ctx, ref.Profile)
 		}

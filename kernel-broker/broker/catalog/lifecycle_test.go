@@ -145,3 +145,17 @@ func TestPromoteAndRollBack(t *testing.T) {
 		t.Errorf("stock: %v", err)
 	}
 }
+
+// A change whose answer from the store was lost is one that this call made, and is made once.
+func TestChangeWithALostAnswer(t *testing.T) {
+	c, s := newCatalog(t)
+	apply(t, c, "a", profile("mitgcm", 2))
+	s.FailCommits(1, memstore.After)
+	p, changed, err := c.Quarantine(t.Context(), "q", mitgcm2, "loses data")
+	if err != nil || !changed || p.Versions[1].Quarantine == nil {
+		t.Errorf("%+v, changed %v, %v", p, changed, err)
+	}
+	if n := len(p.History); p.History[n-1].What != kb.ChangeQuarantined || n > 1 && p.History[n-2].What == kb.ChangeQuarantined {
+		t.Errorf("%+v", p.History)
+	}
+}

@@ -5,15 +5,11 @@ package catalog
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -27,7 +23,6 @@ const (
 
 	// A client repeats a request within seconds; no more than 32 changes of one profile happen in between.
 	maxRequests = 32
-	maxWrites   = 32
 	maxFailures = 256
 )
 
@@ -39,9 +34,8 @@ type record struct {
 	Requests []request `json:"requests,omitempty"`
 	// Failures are the ids of the boots counted last, oldest first.
 	Failures []string `json:"failures,omitempty"`
-	// Writes are random ids of the last changes, oldest first. With them a writer whose commit got no answer learns
-	// whether it was applied, even after later writes.
-	Writes []string `json:"writes"`
+	// Writes are of earlier versions: the next change drops them.
+	Writes any `json:"writes,omitempty"`
 }
 
 // request identifies a change by its id and its content.
@@ -54,7 +48,7 @@ func key(name string) string { return keyPrefix + name }
 
 // encode drops the changes that the history has no room for.
 func (r *record) encode() ([]byte, error) {
-	r.Format = recordFormat
+	r.Format, r.Writes = recordFormat, nil
 	history := r.Profile.History
 	r.Profile.History = nil
 	value, err := marshal(r)
@@ -116,11 +110,6 @@ func (r *record) remember(id, digest string) {
 	r.Requests = r.Requests[max(0, len(r.Requests)-maxRequests):]
 }
 
-func (r *record) sign(nonce string) {
-	r.Writes = append(r.Writes, nonce)
-	r.Writes = r.Writes[max(0, len(r.Writes)-maxWrites):]
-}
-
 // digestOf distinguishes two requests with the same id.
 func digestOf(parts ...any) (string, error) {
 	text, err := json.Marshal(parts)
@@ -132,20 +121,25 @@ func digestOf(parts ...any) (string, error) {
 }
 
 // A profile is one record of the store, which limits its size. Kernels and signatures could fill it and leave no space
-// for a quarantine. So registering and signing reserve space for everything else: the lifecycle of each version and the
-// requests at their maximum, and the history, whose oldest changes are dropped.
-
-// historyBytes is the history's share of a record.
-const historyBytes = 64 << 10
+// for a quarantine. So registering and signing leave room for everything else at its longest: the requests, the
+// failures, the lifecycle of each version, and the history, whose oldest changes are dropped.
+const (
+	historyBytes = 64 << 10
+	// Requests and failures take 40 KiB at most.
+	reservedBytes = historyBytes + 48<<10
+	// A quarantine, a retirement and the nodes of failures take 1.3 KiB at most: each character of a reason may need an
+	// escape.
+	reservedPerVersion = 1536
+)
 
 // checkRecordSize rejects a change that would use the reserved space of a profile.
 func checkRecordSize(before, after kb.Profile) error {
-	size, err := maxRecordSize(after)
+	size, err := reservedSize(after)
 	if err != nil || size <= store.MaxCommitBytes {
 		return err
 	}
 	// An oversized record from before this limit may shrink.
-	if old, err := maxRecordSize(before); err != nil || size <= old {
+	if old, err := reservedSize(before); err != nil || size <= old {
 		return err
 	}
 	return fmt.Errorf("profile %q is full: %d versions with their signatures, and space reserved for quarantines, retirements and the history, "+
@@ -153,32 +147,11 @@ func checkRecordSize(before, after kb.Profile) error {
 		after.Name, len(after.Versions), size, store.MaxCommitBytes, kb.ErrFailedPrecondition)
 }
 
-// maxRecordSize is the maximum size of a profile's record without further registrations or signatures.
-func maxRecordSize(p kb.Profile) (int, error) {
-	const nonce = "0123456789abcdef" // like the digest of a request
-	// A quotation mark takes two bytes, other printable characters take one.
-	reason := strings.Repeat(`"`, kb.MaxReason)
-	since := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
-	id := strings.Repeat(`"`, kb.MaxRequestID)
-
-	p.Versions = slices.Clone(p.Versions)
-	for i := range p.Versions {
-		v := &p.Versions[i]
-		v.BootFailures = math.MaxUint32
-		v.FailedOn = slices.Repeat([]string{strings.Repeat("n", kb.MaxRequestID)}, maxFailedOn)
-		v.Quarantine = &kb.Quarantine{Reason: failedToBoot(math.MaxUint32, reason), Since: since}
-		v.Retired = &kb.Retirement{Reason: reason, Since: since}
-	}
-	p.DefaultVersion = math.MaxUint32
-	p.Previous = slices.Repeat([]uint32{math.MaxUint32}, kb.MaxPrevious)
+// reservedSize is the size of a profile's record with its reserved space.
+func reservedSize(p kb.Profile) (int, error) {
 	p.History = nil
-	value, err := (&record{
-		Profile:  p,
-		Requests: slices.Repeat([]request{{ID: id, Digest: nonce}}, maxRequests),
-		Failures: slices.Repeat([]string{id}, maxFailures),
-		Writes:   slices.Repeat([]string{nonce}, maxWrites),
-	}).encode()
-	return len(key(p.Name)) + len(value) + historyBytes, err
+	text, err := marshal(p)
+	return len(key(p.Name)) + len(text) + reservedBytes + len(p.Versions)*reservedPerVersion, err
 }
 
 // latest returns the last changes of a history that fit into room bytes.
@@ -207,21 +180,22 @@ const (
 // errNoChange ends an update without a write.
 var errNoChange = errors.New("no change")
 
-// update reads a profile's record, applies change and writes it back, fenced by revision, retrying after a conflict.
-// change may be called more than once and gets a record without a profile name if there is none yet; it returns
-// errNoChange to leave it unchanged. update returns the current record and whether this call changed it.
+// update reads a profile's record, applies change and writes it back, fenced by revision, retrying after a conflict and
+// after a commit whose answer was lost. change may be called more than once and gets a record without a profile name if
+// there is none yet; it returns errNoChange where the record shows that the same change was made before. update returns
+// the current record and whether this call changed it.
 func (c *Catalog) update(ctx context.Context, name string, change func(*record) error) (*record, bool, error) {
-	nonce, err := newNonce()
-	if err != nil {
-		return nil, false, err
-	}
+	unknown := false // whether an earlier try was applied
 	pause := updatePauseMin
 	for try := 1; ; try++ {
-		r, done, err := c.updateOnce(ctx, name, nonce, change)
+		r, err := c.updateOnce(ctx, name, change)
 		switch {
 		case errors.Is(err, errNoChange):
-			return r, false, nil
-		case err == nil && done:
+			if unknown {
+				c.Republish()
+			}
+			return r, unknown, nil
+		case err == nil:
 			c.Republish()
 			return r, true, nil
 		case !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrUnavailable):
@@ -229,6 +203,7 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*record) 
 		case try == updateTries:
 			return nil, false, fmt.Errorf("profile %q: given up after %d tries: %w", name, try, err)
 		}
+		unknown = unknown || errors.Is(err, store.ErrUnavailable)
 		select {
 		case <-ctx.Done():
 			return nil, false, fmt.Errorf("profile %q: %w: %w", name, kb.ErrUnavailable, ctx.Err())
@@ -238,40 +213,28 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*record) 
 	}
 }
 
-// updateOnce is one read, change and write. A record with our nonce was written by an earlier try whose answer was lost.
-func (c *Catalog) updateOnce(ctx context.Context, name, nonce string, change func(*record) error) (*record, bool, error) {
+// updateOnce is one read, change and write.
+func (c *Catalog) updateOnce(ctx context.Context, name string, change func(*record) error) (*record, error) {
 	r, revision, err := c.read(ctx, name)
 	if errors.Is(err, kb.ErrNotFound) {
 		r, revision, err = &record{}, 0, nil
 	}
 	if err != nil {
-		return nil, false, err
-	}
-	if slices.Contains(r.Writes, nonce) {
-		return r, true, nil
+		return nil, err
 	}
 	if err := change(r); err != nil {
-		return r, false, err
+		return r, err
 	}
-	r.sign(nonce)
 	value, err := r.encode()
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	_, err = c.o.Store.Commit(ctx, store.Write{Key: key(name), Value: value, Expect: revision})
 	if errors.Is(err, store.ErrTooLarge) {
-		return nil, false, fmt.Errorf("profile %q: %w: %w", name, kb.ErrInvalid, err)
+		return nil, fmt.Errorf("profile %q: %w: %w", name, kb.ErrInvalid, err)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("profile %q: %w", name, err)
+		return nil, fmt.Errorf("profile %q: %w", name, err)
 	}
-	return r, true, nil
-}
-
-func newNonce() (string, error) {
-	var raw [8]byte
-	if _, err := rand.Read(raw[:]); err != nil {
-		return "", fmt.Errorf("random number: %w", err)
-	}
-	return hex.EncodeToString(raw[:]), nil
+	return r, nil
 }

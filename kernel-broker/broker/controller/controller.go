@@ -21,7 +21,7 @@ type Controller struct {
 	o       Options
 	log     *slog.Logger
 	actions *executor
-	polls   polls
+	polls   *polls
 	// comments are questions for the comment of a job that somebody looks at.
 	comments *semaphore.Weighted
 	clock    *Clock
@@ -69,7 +69,7 @@ type Controller struct {
 	wakePoll chan struct{} // wakes the poller
 	// eager is when a slurmd last began to run, under the lock.
 	eager time.Time
-	pace  *pace
+	pace  pace
 }
 
 // New returns a controller that has read its records.
@@ -81,7 +81,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		o.Clock = NewClock()
 	}
 	c := &Controller{
-		o: o, log: o.Log, clock: o.Clock, begin: o.Clock.Now(), pace: newPace(),
+		o: o, log: o.Log, clock: o.Clock, begin: o.Clock.Now(), pace: newPace(), polls: newPolls(o.Slurm.View),
 		records: records{store: o.Store}, kernels: newKernels(nil, nil),
 		comments:     semaphore.NewWeighted(commentsAtOnce),
 		kick:         make(chan struct{}, 1),
@@ -106,7 +106,6 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		positions:    map[kb.JobID]string{},
 	}
 	c.actions = newExecutor(c)
-	c.polls.view = c.o.Slurm.View
 	if err := c.loadLocked(ctx); err != nil {
 		return nil, err
 	}

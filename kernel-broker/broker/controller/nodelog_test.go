@@ -99,8 +99,12 @@ func TestLinesOfOneNode(t *testing.T) {
 				// When it comes to its senses, what was left out is told.
 				time.Sleep(time.Minute)
 				one.Report(kb.SwitchReport{Generation: 1 << 20, Progress: kb.ProgressLoaded})
-				if lines := p.log.lines(" node=n1 "); len(lines)+leftOutOf(t, lines) != all+1+besides(lines) {
-					t.Errorf("%d lines, and %d left out, of %d messages", len(lines), leftOutOf(t, lines), all+1)
+				news := all
+				if c.most == 1 {
+					news = 1 // and repeated
+				}
+				if lines := p.log.lines(" node=n1 "); len(lines)+leftOutOf(t, lines) != news+1+besides(lines) {
+					t.Errorf("%d lines, and %d left out, of %d messages", len(lines), leftOutOf(t, lines), news+1)
 				}
 				one.Detach()
 				other.Detach()
@@ -109,9 +113,9 @@ func TestLinesOfOneNode(t *testing.T) {
 	}
 }
 
-// Nor do streams that come and go without end fill the log, and what a node says
-// keeps nobody from seeing that it came.
+// Nor do streams that come and go without end fill the log.
 func TestLinesOfStreams(t *testing.T) {
+	const streams = 500
 	inBubble(t, func(p *paced) {
 		hello := func() *Session {
 			k := simKernel(kb.StockProfile)
@@ -121,24 +125,18 @@ func TestLinesOfStreams(t *testing.T) {
 			}
 			return s
 		}
-		s := hello()
-		for i := range 500 {
-			s.Report(kb.SwitchReport{Generation: uint64(i + 1), Progress: kb.ProgressLoading})
-		}
-		s.Detach()
-		if lines := p.log.lines(`msg="agent `); len(lines) != linesRate.Burst+2 || !strings.Contains(lines[len(lines)-1], "agent gone") {
-			t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
-		}
-		for range 500 {
+		for range streams {
 			hello().Detach()
+			time.Sleep(time.Second)
 		}
-		if lines := append(p.log.lines("agent connected"), p.log.lines("agent gone")...); len(lines) != linesRate.Burst {
-			t.Errorf("%d lines of 501 streams", len(lines))
+		both := func() []string { return append(p.log.lines("agent connected"), p.log.lines("agent gone")...) }
+		if lines := both(); len(lines) > linesRate.Burst+int(linesRate.PerSecond*streams)+1 {
+			t.Errorf("%d lines of %d streams", len(lines), streams)
 		}
 		time.Sleep(time.Minute)
 		hello().Detach()
-		if lines := append(p.log.lines("agent connected"), p.log.lines("agent gone")...); len(lines)+leftOutOf(t, lines) != 2*502 {
-			t.Errorf("%d lines, and %d left out, of 502 streams", len(lines), leftOutOf(t, lines))
+		if lines := both(); len(lines)+leftOutOf(t, lines) != 2*(streams+1) {
+			t.Errorf("%d lines, and %d left out, of %d streams", len(lines), leftOutOf(t, lines), streams+1)
 		}
 	})
 }

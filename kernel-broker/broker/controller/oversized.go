@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -13,10 +14,12 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// What is left of a timeline in a record that is too large, first and last.
 const (
+	// What is left of a timeline in a record that is too large, first and last.
 	shortTimeline = 32 << 10
 	leastTimeline = 2 << 10
+	// unwritten says that nothing helped.
+	unwritten = "it is not written"
 )
 
 // most is how large one record may be, with its key.
@@ -49,64 +52,57 @@ func (r *records) holds(a *kb.Allocation) error {
 	return nil
 }
 
-// oversizedRecord is a record that was too large, and what was done about that.
-type oversizedRecord struct{ key, did string }
-
-// unwritten says that nothing helped.
-const unwritten = "it is not written"
-
-// shrinkAll makes the records of a decision small enough for the store. One that is
-// too large costs its own job something, and nobody else: it is left out of the
-// decision when nothing helps. That such a job has failed is then known only
-// here, for as long as the broker runs, so that it is held all the same.
-func (r *records) shrinkAll(now time.Time, out *plan.Output) ([]oversizedRecord, error) {
-	var done []oversizedRecord
-	note := func(key, did string) bool {
-		if did != "" {
-			done = append(done, oversizedRecord{key, did})
-		}
-		return did != unwritten
+// fit makes the records of a decision small enough for the store, and returns
+// what was done about which. One that is too large costs its own job something,
+// and nobody else: it is left out of the decision when nothing helps. That such a
+// job has failed is then known only here, for as long as the broker runs, so that
+// it is held all the same.
+func (r *records) fit(now time.Time, out *plan.Output) map[string]string {
+	done := map[string]string{}
+	fits := func(key string, value any) bool {
+		data, err := encode(key, value)
+		return err != nil || r.check(key, len(data)) == nil // the commit returns such an error
 	}
-	var nodes []*kb.Node
-	for _, n := range out.Nodes {
-		did, err := r.shrink(nodeKey(n.Name), n)
-		if err != nil {
-			return nil, err
+	leftOut := func(key string, value any, steps ...reduction) bool {
+		for _, step := range steps {
+			if fits(key, value) {
+				return false
+			}
+			step.do()
+			done[key] = step.did
 		}
-		if note(nodeKey(n.Name), did) {
-			nodes = append(nodes, n)
+		if fits(key, value) {
+			return false
 		}
+		done[key] = unwritten
+		return true
 	}
-	var allocs []*kb.Allocation
-	for _, a := range out.Allocations {
-		did, err := r.shrink(jobKey(a.ID), a,
-			reduction{"its timeline is short", func() { a.Shorten(shortTimeline) }},
-			reduction{"what its nodes ran is left out", func() { omitNodeHistory(a, now) }},
-			reduction{"the job is failed", func() { failOversized(a, now) }})
-		if err != nil {
-			return nil, err
-		}
-		if note(jobKey(a.ID), did) {
-			allocs = append(allocs, a)
-		} else if r.allocs[a.ID] = a; a.Closed {
-			delete(r.allocs, a.ID)
-		}
-	}
-	var runs []*kb.Run
-	for _, run := range out.Runs {
-		did, err := r.shrink(runKey(run.ID), run, reduction{"the run is failed", func() {
+	out.Nodes = slices.DeleteFunc(out.Nodes, func(n *kb.Node) bool { return leftOut(nodeKey(n.Name), n) })
+	out.Runs = slices.DeleteFunc(out.Runs, func(run *kb.Run) bool {
+		return leftOut(runKey(run.ID), run, reduction{"the run is failed", func() {
 			run.Nodes = nil
 			run.Enter(kb.RunFailed, now, "its record is too large")
 		}})
-		if err != nil {
-			return nil, err
+	})
+	out.Allocations = slices.DeleteFunc(out.Allocations, func(a *kb.Allocation) bool {
+		gone := leftOut(jobKey(a.ID), a,
+			reduction{"what its nodes ran is left out", func() { omitNodeHistory(a, now) }},
+			reduction{"the job is failed", func() { failOversized(a, now) }})
+		if gone {
+			r.allocs[a.ID] = a
 		}
-		if note(runKey(run.ID), did) {
-			runs = append(runs, run)
+		if gone && a.Closed {
+			delete(r.allocs, a.ID)
 		}
-	}
-	out.Nodes, out.Allocations, out.Runs = nodes, allocs, runs
-	return done, nil
+		return gone
+	})
+	return done
+}
+
+// reduction makes a record smaller, and says how.
+type reduction struct {
+	did string
+	do  func()
 }
 
 // omitNodeHistory leaves out what the nodes of a job ran.
@@ -115,6 +111,7 @@ func omitNodeHistory(a *kb.Allocation, now time.Time) {
 		a.Note(now, "", "brief", "the record has no room for what each node ran")
 	}
 	a.Brief, a.Before, a.During, a.After = true, nil, nil, nil
+	a.Shorten(shortTimeline)
 }
 
 // failOversized fails a job that waits for its kernel. One that runs goes on: its nodes
@@ -125,31 +122,6 @@ func failOversized(a *kb.Allocation, now time.Time) {
 		a.Enter(kb.PhaseFailed, now, a.Reason)
 	}
 	a.Shorten(leastTimeline)
-}
-
-// reduction makes a record smaller, and says how.
-type reduction struct {
-	did string
-	do  func()
-}
-
-// shrink makes a record smaller until it can be written, step by step, and says
-// what the last step was; nothing if there was no need.
-func (r *records) shrink(key string, value any, steps ...reduction) (did string, err error) {
-	for i := 0; ; i++ {
-		data, err := encode(key, value)
-		if err != nil {
-			return "", err
-		}
-		if r.check(key, len(data)) == nil {
-			return did, nil
-		}
-		if i == len(steps) {
-			return unwritten, nil
-		}
-		steps[i].do()
-		did = steps[i].did
-	}
 }
 
 // commitLocked writes what was decided. It changes the decision where a record
@@ -163,14 +135,10 @@ func (c *Controller) commitLocked(ctx context.Context, now time.Time, out *plan.
 	if !errors.Is(err, store.ErrTooLarge) {
 		return err
 	}
-	done, err := c.records.shrinkAll(now, out)
-	if err != nil {
-		return err
-	}
-	for _, m := range done {
-		if c.oversized[m.key] != m.did {
-			c.oversized[m.key] = m.did
-			c.log.Error("record too large for the store", "record", m.key, "done", m.did)
+	for key, did := range c.records.fit(now, out) {
+		if c.oversized[key] != did {
+			c.oversized[key] = did
+			c.log.Error("record too large for the store", "record", key, "done", did)
 		}
 	}
 	return c.records.commitAll(ctx, hardware, out.Nodes, out.Allocations, out.Runs...)

@@ -129,7 +129,6 @@ func TestFitStepByStep(t *testing.T) {
 		}
 		return len(data) + len(jobKey(a.ID))
 	}
-	short := func(a *kb.Allocation) { a.Shorten(shortTimeline) }
 	less := func(a *kb.Allocation) { omitNodeHistory(a, now) }
 	none := func(a *kb.Allocation) { failOversized(a, now) }
 	for _, c := range []struct {
@@ -140,12 +139,11 @@ func TestFitStepByStep(t *testing.T) {
 		brief bool
 	}{
 		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching)), "", kb.PhaseSwitching, false},
-		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching), short), "its timeline is short", kb.PhaseSwitching, false},
-		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching), short, less), "what its nodes ran is left out", kb.PhaseSwitching, true},
-		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching), short, less, none), "the job is failed", kb.PhaseFailed, true},
+		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching), less), "what its nodes ran is left out", kb.PhaseSwitching, true},
+		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching), less, none), "the job is failed", kb.PhaseFailed, true},
 		{kb.PhaseSwitching, 600, unwritten, kb.PhaseFailed, true},
 		{kb.PhaseReady, 600, unwritten, kb.PhaseReady, true},
-		{kb.PhaseReturning, size(draft(kb.PhaseReturning), short, less), "what its nodes ran is left out", kb.PhaseReturning, true},
+		{kb.PhaseReturning, size(draft(kb.PhaseReturning), less), "what its nodes ran is left out", kb.PhaseReturning, true},
 	} {
 		r, s := newRecords(t)
 		r.limit = c.limit
@@ -160,9 +158,9 @@ func TestFitStepByStep(t *testing.T) {
 			if list, _, err := s.List(t.Context(), ""); err != nil || len(list) != 0 {
 				t.Errorf("%d: refused, and %d records are written, %v", c.limit, len(list), err)
 			}
-			done, ferr := r.shrinkAll(now, &out)
-			if ferr != nil || len(done) != 1 || done[0] != (oversizedRecord{jobKey(a.ID), c.did}) {
-				t.Errorf("%s within %d bytes: did %v instead of %q, %v", c.phase, c.limit, done, c.did, ferr)
+			done := r.fit(now, &out)
+			if len(done) != 1 || done[jobKey(a.ID)] != c.did {
+				t.Errorf("%s within %d bytes: did %v instead of %q", c.phase, c.limit, done, c.did)
 			}
 			err = r.commit(t.Context(), nil, out.Allocations)
 		}
@@ -186,9 +184,8 @@ func TestFitRunsAndNodes(t *testing.T) {
 	worse := &kb.Run{ID: 2, State: kb.RunRunning, RequestedBy: noise(2000)}
 	node, huge := &kb.Node{Name: "n1"}, &kb.Node{Name: "n2", KeptFor: noise(2000)}
 	out := plan.Output{Runs: []*kb.Run{run, worse}, Nodes: []*kb.Node{huge, node}}
-	done, err := r.shrinkAll(time.Now(), &out)
-	if err != nil || len(done) != 3 {
-		t.Errorf("%v, %v", done, err)
+	if done := r.fit(time.Now(), &out); len(done) != 3 {
+		t.Errorf("%v", done)
 	}
 	if err := r.commit(t.Context(), out.Nodes, nil, out.Runs...); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ package controller
 
 import (
 	"fmt"
-	"reflect"
+	"log/slog"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -12,93 +12,58 @@ import (
 )
 
 // Limits of what one node's messages cause. Root on a node can send any number of
-// them; each new boot is written to the store, and each poll is a load on slurmctld,
+// them; a new boot is written to the store, and each poll is a load on slurmctld,
 // which serve all nodes.
 var (
-	// helloRate is of boots and inventories that nobody asked for: a node that
-	// is reset again and again, and one whose agent is tried out, keep below it.
-	helloRate = limit.Rate{PerSecond: 0.1, Burst: 10}
-	// pollRate is of looks at slurmctld that do not wait for their turn. Past it
+	// attachRate is of streams, each of which may bring another boot and other
+	// hardware. Nodes that reboot or whose network is bad keep below it.
+	attachRate = limit.Rate{PerSecond: 1, Burst: 30}
+	// pollRate is of polls of slurmctld that do not wait for their turn. Past it
 	// a node's report is taken in all the same, and seen with the next poll.
-	pollRate = limit.Rate{PerSecond: 1, Burst: 10}
-	// eagerRate is of the seconds in which slurmctld is looked at more often.
-	eagerRate = limit.Rate{PerSecond: 0.1, Burst: 5}
+	pollRate = limit.Rate{PerSecond: 0.5, Burst: 10}
+	// linesRate is of lines in the log. A switch and a return with a profiling run
+	// write twenty. journald drops lines beyond its own limit, the audit log's heads
+	// among them.
+	linesRate = limit.Rate{PerSecond: 0.5, Burst: 40}
 )
 
 // maxReports of one stream wait for a pass; an agent sends a few for each boot.
 const maxReports = 64
 
-// pace counts what each node causes. The controller's lock guards it.
+// pace counts what each node causes.
 type pace struct {
-	hellos, polls, eager *limit.Rates
-	shown                map[string]shown
-	logs                 nodeLogs
+	attaches, polls *limit.Rates
+	lines           *limit.LogSampler
 }
 
-func newPace() *pace {
-	return &pace{shown: map[string]shown{}, logs: newNodeLogs(),
-		hellos: limit.NewRates(helloRate, limit.DefaultKeep, nil),
-		polls:  limit.NewRates(pollRate, limit.DefaultKeep, nil),
-		eager:  limit.NewRates(eagerRate, limit.DefaultKeep, nil)}
-}
-
-// shown is what a node's last hello said.
-type shown struct {
-	boot      kb.Boot
-	inventory kb.Inventory
-}
-
-// hello takes in what a node shows, and refuses it if it has shown too much of
-// late. A boot that was asked for is free, which its token says, and so is what
-// is known already: all nodes come at once when a broker starts.
-func (p *pace) hello(n *kb.Node, name string, boot kb.Boot, inventory kb.Inventory) (kb.Boot, error) {
-	last, known := p.shown[name]
-	if !known && n != nil {
-		last = shown{n.Boot, n.Inventory}
-	}
-	same := sameBoot(last.boot, boot)
-	if same {
-		// Its second is the kernel's reckoning, which changes with the clock.
-		boot.BootedAt = last.boot.BootedAt
-	}
-	if !same || !sameInventory(last.inventory, inventory) {
-		asked := n != nil && n.Pending != nil && boot.Token == n.Pending.Token && boot.BootID != n.Pending.PrevBootID && last.boot.Token != boot.Token
-		if !asked {
-			if wait := p.hellos.Take(name); wait > 0 {
-				wait = wait.Truncate(time.Second) + time.Second
-				return boot, &kb.RetryableError{Wait: wait, Err: fmt.Errorf("node %q shows another boot or other hardware too often, "+
-					"and may report again in %v: %w", name, wait, kb.ErrExhausted)}
-			}
-		}
-	}
-	p.shown[name] = shown{boot, inventory}
-	return boot, nil
-}
-
-func sameBoot(a, b kb.Boot) bool {
-	return a.BootID == b.BootID && a.BuildID == b.BuildID && a.Release == b.Release && a.Token == b.Token
-}
-
-func sameInventory(a, b kb.Inventory) bool {
-	if len(a.Drivers) == 0 && len(b.Drivers) == 0 {
-		a.Drivers, b.Drivers = nil, nil // the store knows no difference
-	}
-	return reflect.DeepEqual(a, b)
-}
-
-// pollFor has slurmctld looked at now because of what a node said.
-func (c *Controller) pollFor(node string) {
-	if c.pace.polls.Take(node) == 0 {
-		c.pollNow()
+func newPace() pace {
+	return pace{
+		attaches: limit.NewRates(attachRate, limit.DefaultKeep, nil),
+		polls:    limit.NewRates(pollRate, limit.DefaultKeep, nil),
+		lines:    limit.NewLogSampler(linesRate),
 	}
 }
 
-// eagerForLocked has slurmctld looked at more often for a while: it waits for a
-// boot of the node, whose slurmd begins to run.
-func (c *Controller) eagerForLocked(node string) {
-	if n := c.records.nodes[node]; n != nil && n.Waiting && c.pace.eager.Take(node) == 0 {
+// attach refuses a stream of a node that has begun too many of late.
+func (p pace) attach(node string) error {
+	wait := p.attaches.Take(node)
+	if wait == 0 {
+		return nil
+	}
+	wait = wait.Truncate(time.Second) + time.Second
+	return &kb.RetryableError{Wait: wait, Err: fmt.Errorf("node %q connects too often, and may connect again in %v: %w", node, wait, kb.ErrExhausted)}
+}
+
+// pollForLocked has slurmctld polled now because of what a node said, and more
+// often for a while where Slurm waits for a boot of the node.
+func (c *Controller) pollForLocked(node string) {
+	if c.pace.polls.Take(node) > 0 {
+		return
+	}
+	if n := c.records.nodes[node]; n != nil && n.Waiting {
 		c.eager = time.Now()
 	}
+	c.pollNow()
 }
 
 // endsLocked reports whether the job that the node's epilog asks for is the one
@@ -110,4 +75,28 @@ func (c *Controller) endsLocked(s *Session) bool {
 	}
 	a := c.records.allocs[n.Timeline]
 	return a != nil && a.ID.Job == s.agent.Ending
+}
+
+// discard is the log for lines that are left out.
+var discard = slog.New(slog.DiscardHandler)
+
+// nodeLog returns the log for one line about a node, or discard. A line names the
+// number of lines left out before it.
+func (c *Controller) nodeLog(node string) *slog.Logger {
+	left, write := c.pace.lines.Sample(node)
+	switch {
+	case !write:
+		return discard
+	case left > 0:
+		return c.log.With("node", node, "left_out", left)
+	}
+	return c.log.With("node", node)
+}
+
+// reportLog returns the log for a node's report, or discard for a repeated one.
+func (s *Session) reportLog(news bool) *slog.Logger {
+	if !news {
+		return discard
+	}
+	return s.controller.nodeLog(s.node)
 }

@@ -119,10 +119,11 @@ func TestBootsWithoutEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if refused < 200-helloRate.Burst-1 {
+		most := attachRate.Burst + int(attachRate.PerSecond*(200*20*time.Millisecond).Seconds()) + 1
+		if refused < 200-most {
 			t.Errorf("%d of 200 were refused", refused)
 		}
-		if bytes := p.store.bytes.Load(); bytes > int64(helloRate.Burst+1)*24<<10 {
+		if bytes := p.store.bytes.Load(); bytes > int64(most)*24<<10 {
 			t.Errorf("%d bytes were written for 200 streams", bytes)
 		}
 		t.Logf("%d of 200 streams refused, %d bytes written", refused, p.store.bytes.Load())
@@ -147,7 +148,7 @@ func TestTheSameHelloCostsNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(time.Second)
 			s.Detach()
 		}
 		hello()
@@ -159,36 +160,7 @@ func TestTheSameHelloCostsNothing(t *testing.T) {
 		if writes := p.store.writes.Load(); writes != 0 {
 			t.Errorf("%d records were written", writes)
 		}
-		// As after a start: the record is all that is known.
-		p.c.mu.Lock()
-		p.c.pace = newPace()
-		for p.c.pace.hellos.Take("n1") == 0 {
-			continue
-		}
-		p.c.mu.Unlock()
-		hello()
 	})
-}
-
-// Boots that were asked for are free, however quickly they follow each other;
-// a token opens once.
-func TestBootsThatWereAskedFor(t *testing.T) {
-	p := newPace()
-	n := &kb.Node{Name: "n1", Boot: kb.Boot{BootID: bootOne}}
-	for i := range 50 {
-		token := fmt.Sprintf("%032d", i)
-		n.Pending = &kb.Pending{Token: token, PrevBootID: n.Boot.BootID}
-		n.Boot = kb.Boot{BootID: fmt.Sprintf("%s-%d", bootTwo, i), Token: token}
-		if _, err := p.hello(n, "n1", n.Boot, kb.Inventory{}); err != nil {
-			t.Fatalf("switch %d: %v", i, err)
-		}
-	}
-	for i := range 50 {
-		_, err := p.hello(n, "n1", n.Boot, large(i))
-		if paid := i < helloRate.Burst; (err == nil) != paid {
-			t.Fatalf("hardware %d by one token: %v", i, err)
-		}
-	}
 }
 
 // One node cannot have slurmctld looked at without a pause, whatever it says.

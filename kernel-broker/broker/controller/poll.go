@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
@@ -15,71 +18,48 @@ import (
 // could return an older one. At most one poll runs and one waits.
 type polls struct {
 	view func(ctx context.Context, comments bool) (kb.SlurmView, error)
+	turn *semaphore.Weighted
 
-	mu         sync.Mutex
-	under, due *poll // the one under way, and the next
+	mu       sync.Mutex
+	next     singleflight.Group // the poll that has not begun
+	comments bool               // somebody who waits for it asked for them
 }
 
-// poll is one for all who asked before it began.
-type poll struct {
-	comments bool // somebody asked for them
-	askers   int
-	cancel   context.CancelFunc
-	end      chan struct{}
-	view     kb.SlurmView
-	err      error
+func newPolls(view func(ctx context.Context, comments bool) (kb.SlurmView, error)) *polls {
+	return &polls{view: view, turn: semaphore.NewWeighted(1)}
 }
 
-// take returns the next look. Others have it too: it is not to be changed.
-func (l *polls) take(ctx context.Context, comments bool) (kb.SlurmView, error) {
-	l.mu.Lock()
-	if l.due == nil {
-		l.due = &poll{end: make(chan struct{})}
-	}
-	k := l.due
-	k.comments = k.comments || comments
-	k.askers++
-	l.beginLocked()
-	l.mu.Unlock()
+// take returns the next poll. Others have it too: it is not to be changed.
+func (p *polls) take(ctx context.Context, comments bool) (kb.SlurmView, error) {
 	select {
-	case <-k.end:
-		return k.view, k.err
+	case result := <-p.join(comments):
+		view, _ := result.Val.(kb.SlurmView)
+		return view, result.Err
 	case <-ctx.Done():
-		l.leave(k)
 		return kb.SlurmView{}, fmt.Errorf("poll of slurmctld cancelled: %w", ctx.Err())
 	}
 }
 
-func (l *polls) beginLocked() {
-	if l.under != nil || l.due == nil {
-		return
-	}
-	k := l.due
-	l.under, l.due = k, nil
-	// It is nobody's own: it goes on as long as one who asked is there.
-	ctx, cancel := context.WithCancel(context.Background())
-	k.cancel = cancel
-	go func() {
-		defer cancel()
-		k.view, k.err = l.view(ctx, k.comments)
-		close(k.end)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.under = nil
-		l.beginLocked()
-	}()
+func (p *polls) join(comments bool) <-chan singleflight.Result {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.comments = p.comments || comments
+	return p.next.DoChan("", func() (any, error) {
+		// It is nobody's own, and has a time limit of its own.
+		ctx := context.Background()
+		if err := p.turn.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		defer p.turn.Release(1)
+		return p.view(ctx, p.begin())
+	})
 }
 
-// leave gives up one asker's part in a look. One that nobody awaits any more is
-// ended, or does not begin.
-func (l *polls) leave(k *poll) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch k.askers--; {
-	case k.askers > 0:
-	case l.due == k:
-		l.due = nil
-	default:
-		k.cancel()
-	}
+// begin has those who ask from now on wait for another poll.
+func (p *polls) begin() (comments bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next.Forget("")
+	comments, p.comments = p.comments, false
+	return comments
 }

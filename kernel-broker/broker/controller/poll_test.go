@@ -23,14 +23,13 @@ type gated struct {
 	under    int // at this time
 	most     int // at a time
 	comments []bool
-	ended    int // by who asked
 	gate     chan error
 }
 
 func newGated() *gated { return &gated{fakeSlurm: newFakeSlurm(), gate: make(chan error)} }
 
 // View names the look in the job it shows.
-func (g *gated) View(ctx context.Context, comments bool) (kb.SlurmView, error) {
+func (g *gated) View(_ context.Context, comments bool) (kb.SlurmView, error) {
 	g.mu.Lock()
 	g.began++
 	g.under++
@@ -43,15 +42,7 @@ func (g *gated) View(ctx context.Context, comments bool) (kb.SlurmView, error) {
 		defer g.mu.Unlock()
 		g.under--
 	}()
-	select {
-	case err := <-g.gate:
-		return view, err
-	case <-ctx.Done():
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.ended++
-		return kb.SlurmView{}, ctx.Err()
-	}
+	return view, <-g.gate
 }
 
 // asked is what somebody was told.
@@ -94,7 +85,7 @@ func (g *gated) expect(t *testing.T, answers <-chan asked, many int, look uint32
 func TestLooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated()
-		l := &polls{view: g.View}
+		l := newPolls(g.View)
 		first := ask(t.Context(), l, 1, false)
 		others := ask(t.Context(), l, 50, false)
 		commented := ask(t.Context(), l, 50, true)
@@ -117,7 +108,7 @@ func TestLooksAreShared(t *testing.T) {
 func TestErrorOfALookReachesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated()
-		l := &polls{view: g.View}
+		l := newPolls(g.View)
 		first, others := ask(t.Context(), l, 1, false), ask(t.Context(), l, 20, false)
 		away := errors.New("slurmctld is away")
 		g.gate <- away
@@ -131,12 +122,12 @@ func TestErrorOfALookReachesAll(t *testing.T) {
 	})
 }
 
-// Who goes away takes nothing from the others. A look that nobody awaits is
-// ended, and one that had not begun never begins.
+// Who goes away takes nothing from the others, and a look that nobody awaits
+// nothing from those who ask later.
 func TestWhoLeavesEndsNobodysLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated()
-		l := &polls{view: g.View}
+		l := newPolls(g.View)
 		going, leave := context.WithCancel(t.Context())
 		first := ask(t.Context(), l, 1, false)
 		gone, stays := ask(going, l, 3, false), ask(t.Context(), l, 2, false)
@@ -149,18 +140,18 @@ func TestWhoLeavesEndsNobodysLook(t *testing.T) {
 		g.expect(t, stays, 2, 2, nil)
 
 		going, leave = context.WithCancel(t.Context())
-		later, leaveLater := context.WithCancel(t.Context())
-		alone, due := ask(going, l, 1, false), ask(later, l, 2, true)
-		leaveLater()
-		g.expect(t, due, 2, 0, context.Canceled)
+		alone, due := ask(going, l, 1, false), ask(going, l, 2, true)
 		leave()
 		g.expect(t, alone, 1, 0, context.Canceled)
-		if g.began != 3 || g.ended != 1 || g.under != 0 {
-			t.Errorf("%d looks, %d ended, %d under way", g.began, g.ended, g.under)
-		}
+		g.expect(t, due, 2, 0, context.Canceled)
 		next := ask(t.Context(), l, 1, false)
 		g.gate <- nil
+		g.expect(t, next, 0, 0, nil)
+		g.gate <- nil
 		g.expect(t, next, 1, 4, nil)
+		if g.most != 1 || g.began != 4 || g.under != 0 {
+			t.Errorf("%d looks, %d at a time, %d under way", g.began, g.most, g.under)
+		}
 	})
 }
 

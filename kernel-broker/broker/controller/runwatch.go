@@ -118,7 +118,7 @@ func (s *Session) RunReport(run uint64, report kb.RunReport, figures []byte) {
 				s.agent.Runs = map[uint64]kb.RunReport{}
 			}
 			if s.agent.Runs[run].State != report.State {
-				s.controller.pollFor(s.node) // the job has come or left
+				s.controller.pollForLocked(s.node) // the job has come or left
 			}
 			news = s.agent.Runs[run] != report
 			s.agent.Runs[run] = report

@@ -121,9 +121,12 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 			return nil, fmt.Errorf("node %q is not in slurmctld's configuration: %w", node, kb.ErrNotFound)
 		}
 	}
-	boot, err := c.pace.hello(c.records.nodes[node], node, boot, inventory)
-	if err != nil {
+	if err := c.pace.attach(node); err != nil {
 		return nil, err
+	}
+	if n := c.records.nodes[node]; n != nil && sameBoot(n.Boot, boot) {
+		// Its second is the kernel's reckoning, which changes with the clock.
+		boot.BootedAt = n.Boot.BootedAt
 	}
 	if old := c.sessions[node]; old != nil {
 		close(old.replaced)
@@ -135,12 +138,16 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 			Slurmd: plan.Slurmd{Running: slurmd, At: now}},
 	}
 	c.sessions[node] = s
-	c.nodeLog(c.pace.logs.streams, node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
+	c.nodeLog(node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
 	if c.snapshot != "" {
 		s.send(Message{Snapshot: c.snapshot})
 	}
 	c.kickLocked()
 	return s, nil
+}
+
+func sameBoot(a, b kb.Boot) bool {
+	return a.BootID == b.BootID && a.BuildID == b.BuildID && a.Release == b.Release && a.Token == b.Token
 }
 
 // maxVersion bounds the version that an agent states.
@@ -161,7 +168,7 @@ func (s *Session) Detach() {
 	if c.sessions[s.node] == s {
 		delete(c.sessions, s.node)
 		c.lost[s.node] = c.clock.Now()
-		c.nodeLog(c.pace.logs.streams, s.node).Info("agent gone")
+		c.nodeLog(s.node).Info("agent gone")
 		c.kickLocked()
 	}
 }
@@ -203,8 +210,7 @@ func (s *Session) Slurmd(r kb.SlurmdReport) {
 		s.controller.refusals[s.node], refused = withRefusals(s.controller.refusals[s.node], r.Refusals, s.controller.clock.Now())
 		news, s.slurmd = s.slurmd == nil || *s.slurmd != word, &word
 		if r.Running && !s.agent.Slurmd.Running {
-			s.controller.eagerForLocked(s.node)
-			s.controller.pollFor(s.node)
+			s.controller.pollForLocked(s.node)
 		}
 		s.agent.Slurmd = plan.Slurmd{Start: r.Start, Running: r.Running, At: s.controller.clock.Now()}
 		s.agent.Acknowledged = r.Generation
@@ -247,7 +253,7 @@ func (s *Session) Ending(query uint64, job uint32) {
 	s.update(func() {
 		s.agent.Ending, s.agent.EndingSince, s.query = job, s.controller.clock.Now(), query
 		if s.controller.endsLocked(s) {
-			s.controller.pollFor(s.node)
+			s.controller.pollForLocked(s.node)
 		}
 	})
 }

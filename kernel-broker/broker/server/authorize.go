@@ -174,7 +174,7 @@ func (c *call) record(ctx context.Context, request any) error {
 		holder := c.caller.holder()
 		if wait := q.changes.Take(holder); wait > 0 {
 			c.quiet = q.logged.Take(holder) > 0
-			return c.refuse(retryIn(wait, "%s: more than %v changes a second, and %d at once", holder, q.limits.Changes.PerSecond, q.limits.Changes.Burst))
+			return c.refuse(retryIn(wait, "%s: more than %v changes a second, and %d at once", holder, q.changes.PerSecond, q.changes.Burst))
 		}
 	}
 	c.decision.Open = decides(c.method) || rules[c.method].may == agents

@@ -135,7 +135,7 @@ func TestChangesAreLimited(t *testing.T) {
 	g, tape := recording(t)
 	node := mayCall(api.TrustService_Renew_FullMethodName)
 	limits := DefaultLimits()
-	limits.Nodes, limits.Changes = limit.Rate{PerSecond: 1e6, Burst: 1e6}, limit.Rate{PerSecond: 0.01, Burst: 50}
+	limits.NodeRate, limits.NodeBurst, limits.Changes = 1e6, 1e6, limit.Rate{PerSecond: 0.01, Burst: 50}
 	g.quotas = newQuotas(limits, rootOnly)
 	made := 0
 	var last error

@@ -23,7 +23,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
 // asIs sends bytes for messages.
@@ -64,13 +63,13 @@ type method struct {
 func serveBoundary(t testing.TB) *boundary {
 	t.Helper()
 	b := &boundary{}
-	often := limit.Rate{PerSecond: 1e6, Burst: 1e6}
 	var artifacts server.Artifacts
 	b.f, _ = serveBroker(t, func(o *server.Options) {
 		artifacts = o.Artifacts
 		o.Verifier = credential.NewVerifier(credential.Options{Decoder: believing{}, Cluster: cluster})
 		o.Limits = server.DefaultLimits()
-		o.Limits.Users, o.Limits.Nodes, o.Limits.Addresses = often, often, often
+		o.Limits.UserRate, o.Limits.NodeRate, o.Limits.AddressRate = 1e6, 1e6, 1e6
+		o.Limits.UserBurst, o.Limits.NodeBurst, o.Limits.AddressBurst = 1e6, 1e6, 1e6
 	}, func(s *grpc.Server, c *controller.Controller) {
 		api.RegisterHardwareServiceServer(s, server.NewHardwareService(c))
 		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: c, Artifacts: artifacts, MaxBytes: 1 << 20}))

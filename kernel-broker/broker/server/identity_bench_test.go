@@ -57,7 +57,7 @@ func BenchmarkAuthorisation(b *testing.B) {
 	verifier := credential.NewVerifier(credential.Options{Decoder: munge.New(munged.Socket), Cluster: cluster})
 	// The limits are asked as ever, and have room.
 	limits := server.DefaultLimits()
-	limits.Users, limits.Changes = limit.Rate{PerSecond: 1e6, Burst: 1e6}, limit.Rate{PerSecond: 1e6, Burst: 1e6}
+	limits.UserRate, limits.UserBurst, limits.Changes = 1e6, 1e6, limit.Rate{PerSecond: 1e6, Burst: 1e6}
 	plain := serve(b, func(o *server.Options) { o.Log, o.Limits = quiet, limits }, both)
 	whole := serve(b, func(o *server.Options) { o.Log, o.Authorizer, o.Verifier, o.Limits = quiet, g, verifier, limits }, both)
 	check := func(conn *grpc.ClientConn) error {

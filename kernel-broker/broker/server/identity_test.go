@@ -28,7 +28,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 )
 
@@ -199,7 +198,7 @@ func TestHooksOnAnotherController(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := trust(t, func(o *server.Options) {
 				o.Limits = server.DefaultLimits()
-				o.Limits.Users = limit.Rate{PerSecond: 0.1, Burst: 3}
+				o.Limits.UserRate, o.Limits.UserBurst = 0.1, 3
 				o.Limits.PeerConnections = 2
 				for _, network := range c.controllers {
 					o.Controllers = append(o.Controllers, netip.MustParsePrefix(network))

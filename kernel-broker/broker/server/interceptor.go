@@ -71,8 +71,7 @@ func (g *interceptor) stream(server any, s grpc.ServerStream, info *grpc.StreamS
 	return g.pass(s.Context(), info.FullMethod, nil, func(ctx context.Context, c *call) error {
 		checked := &callStream{ServerStream: s, ctx: ctx, binds: c.binds}
 		if info.FullMethod == api.NodeService_Connect_FullMethodName {
-			allowed := g.quotas.limits.Nodes
-			checked.pace = rate.NewLimiter(rate.Limit(allowed.PerSecond), allowed.Burst)
+			checked.pace = rate.NewLimiter(rate.Limit(g.quotas.limits.NodeRate), g.quotas.limits.NodeBurst)
 		}
 		defer func() { c.decision.Object = checked.object() }()
 		// A handler that waits for its client does not see the time limit.

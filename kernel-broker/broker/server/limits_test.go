@@ -20,7 +20,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
 // Generous: a machine that runs the tests does other things, too.
@@ -61,7 +60,7 @@ func (f *fixture) served(t *testing.T) {
 func (f *fixture) lines(words string) int { return strings.Count(f.log.String(), words) }
 
 func TestRateOfAUser(t *testing.T) {
-	f := serve(t, tight(func(l *server.Limits) { l.Users = limit.Rate{PerSecond: 0.5, Burst: 5} }), both)
+	f := serve(t, tight(func(l *server.Limits) { l.UserRate, l.UserBurst = 0.5, 5 }), both)
 	alice := f.as(t, plainUser)
 	refused := 0
 	var last error
@@ -88,7 +87,7 @@ func TestRateOfAUser(t *testing.T) {
 // kernelctl and the hooks wait as they are told, and their users see nothing of
 // it.
 func TestClientsComeBack(t *testing.T) {
-	f := serve(t, tight(func(l *server.Limits) { l.Addresses = limit.Rate{PerSecond: 1, Burst: 1} }), both)
+	f := serve(t, tight(func(l *server.Limits) { l.AddressRate, l.AddressBurst = 1, 1 }), both)
 	conn, err := client.Dial(f.address, client.Trust{})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +110,8 @@ func TestClientsComeBack(t *testing.T) {
 func TestRatesOverTheNetwork(t *testing.T) {
 	f := trust(t, func(o *server.Options) {
 		o.Limits = server.DefaultLimits()
-		o.Limits.Users, o.Limits.Addresses = limit.Rate{PerSecond: 0.01, Burst: 3}, limit.Rate{PerSecond: 0.01, Burst: 3}
+		o.Limits.UserRate, o.Limits.UserBurst = 0.01, 3
+		o.Limits.AddressRate, o.Limits.AddressBurst = 0.01, 3
 	})
 	alice, bob, nobody := f.by(t, plainUser), f.by(t, carol), f.remote(t)
 	var aliceErr, anonymousErr error
@@ -198,7 +198,7 @@ func until(t *testing.T, what string, is func() bool) {
 // broker reads on.
 func TestPaceOfANode(t *testing.T) {
 	counted := &counting{}
-	f := serve(t, tight(func(l *server.Limits) { l.Nodes = limit.Rate{PerSecond: 5, Burst: 5} }), func(s *grpc.Server) {
+	f := serve(t, tight(func(l *server.Limits) { l.NodeRate, l.NodeBurst = 5, 5 }), func(s *grpc.Server) {
 		api.RegisterAllocationServiceServer(s, jobs{})
 		api.RegisterNodeServiceServer(s, counted)
 	})

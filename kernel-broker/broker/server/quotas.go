@@ -61,8 +61,8 @@ type quotas struct {
 func newQuotas(l Limits, exempt func(Caller) bool) *quotas {
 	l.Changes = cmp.Or(l.Changes, DefaultLimits().Changes)
 	rates := func(r limit.Rate) *limit.Rates { return limit.NewRates(r, limit.DefaultKeep, nil) }
-	return &quotas{limits: l, isExempt: exempt, users: rates(l.Users), nodes: rates(l.Nodes), addresses: rates(l.Addresses), changes: rates(l.Changes),
-		failed: rates(l.Addresses), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
+	return &quotas{limits: l, isExempt: exempt, users: rates(l.user()), nodes: rates(l.node()), addresses: rates(l.address()), changes: rates(l.Changes),
+		failed: rates(l.address()), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
 		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), backlog: newBacklog()}
 }
 
@@ -73,17 +73,17 @@ func (q *quotas) begin(method string, caller Caller) (done func(), err error) {
 		return func() {}, nil
 	}
 	holder := caller.holder()
-	rates, allowed, most := q.addresses, q.limits.Addresses, 2*q.limits.Calls
+	rates, most := q.addresses, 2*q.limits.Calls
 	switch may := rules[method].may; {
 	case caller.Known():
-		rates, allowed, most = q.users, q.limits.Users, q.limits.Calls
+		rates, most = q.users, q.limits.Calls
 	case !caller.Node.Name.IsZero():
-		rates, allowed, most = q.nodes, q.limits.Nodes, q.limits.Calls
+		rates, most = q.nodes, q.limits.Calls
 	case may == agents, may == fetchers:
-		rates, allowed = q.nodes, q.limits.Nodes
+		rates = q.nodes
 	}
 	if wait := rates.Take(holder); wait > 0 {
-		return nil, retryIn(wait, "%s: more than %v calls a second, and %d at once", holder, allowed.PerSecond, allowed.Burst)
+		return nil, retryIn(wait, "%s: more than %v calls a second, and %d at once", holder, rates.PerSecond, rates.Burst)
 	}
 	if caller.conn != nil {
 		if bytes := q.backlog.bytes(caller.conn.holder); bytes > q.limits.Backlog {
@@ -104,7 +104,7 @@ func (q *quotas) decode(ctx context.Context, address string) (done func(), err e
 	}
 	if wait := q.failed.Wait(address); wait > 0 {
 		q.decodes.Release(1)
-		return nil, retryIn(wait, "%s: more than %v failed credentials a second, and %d at once", address, q.limits.Addresses.PerSecond, q.limits.Addresses.Burst)
+		return nil, retryIn(wait, "%s: more than %v failed credentials a second, and %d at once", address, q.failed.PerSecond, q.failed.Burst)
 	}
 	return func() { q.decodes.Release(1) }, nil
 }
@@ -193,28 +193,44 @@ func hostOf(address string) string {
 //
 // Administrators on the broker's host and Slurm's hooks are exempt from all but
 // the sizes of messages and the times of calls.
+//
+// The keys are those of limits in broker.yaml.
 type Limits struct {
 	// MessageBytes of one received message.
-	MessageBytes int
-	// Users, Nodes and Addresses limit the calls of one each. Nodes also limits
-	// the messages that are read from a node's stream.
-	Users, Nodes, Addresses limit.Rate
+	MessageBytes int `yaml:"message_bytes"`
+	// Calls of one user, node or address in a second, and at once after a pause.
+	// A node's also limit the messages that are read from its stream.
+	UserRate     float64 `yaml:"user_rate"`
+	UserBurst    int     `yaml:"user_burst"`
+	NodeRate     float64 `yaml:"node_rate"`
+	NodeBurst    int     `yaml:"node_burst"`
+	AddressRate  float64 `yaml:"stranger_rate"`
+	AddressBurst int     `yaml:"stranger_burst"`
 	// Changes limits the calls of one caller that change something: their audit
 	// records are never left out. The zero value is the default.
-	Changes limit.Rate
+	Changes limit.Rate `yaml:"-"`
 	// Calls of one caller at a time.
-	Calls int
+	Calls int `yaml:"user_calls"`
 	// Backlog limits the bytes of answers that one caller has not received.
-	Backlog int64
+	Backlog int64 `yaml:"backlog_bytes"`
 
 	// Connections over the network, and PeerConnections of one address, or of one
 	// user on the broker's host. Unauthenticated limits those that show no node's
 	// certificate where TLS is on, and those of users on the broker's host.
-	Connections, PeerConnections, Unauthenticated int
+	Connections     int `yaml:"connections"`
+	PeerConnections int `yaml:"peer_connections"`
+	Unauthenticated int `yaml:"guests"`
 
 	// Handshake is the time for a connection's handshake. A connection that has
 	// had no call for Idle is closed.
-	Handshake, Idle time.Duration
+	Handshake time.Duration `yaml:"handshake"`
+	Idle      time.Duration `yaml:"idle"`
+}
+
+func (l Limits) user() limit.Rate { return limit.Rate{PerSecond: l.UserRate, Burst: l.UserBurst} }
+func (l Limits) node() limit.Rate { return limit.Rate{PerSecond: l.NodeRate, Burst: l.NodeBurst} }
+func (l Limits) address() limit.Rate {
+	return limit.Rate{PerSecond: l.AddressRate, Burst: l.AddressBurst}
 }
 
 // DefaultLimits fit a cluster of 10,000 nodes.
@@ -222,11 +238,11 @@ func DefaultLimits() Limits {
 	return Limits{
 		// The names of 65,536 nodes, each of 63 bytes, fit in.
 		MessageBytes: 5 << 20,
-		Users:        limit.Rate{PerSecond: 20, Burst: 200},
-		Nodes:        limit.Rate{PerSecond: 50, Burst: 500},
-		Addresses:    limit.Rate{PerSecond: 10, Burst: 100},
-		Changes:      limit.Rate{PerSecond: 1, Burst: 500},
-		Calls:        32, Backlog: 64 << 20,
+		UserRate:     20, UserBurst: 200,
+		NodeRate: 50, NodeBurst: 500,
+		AddressRate: 10, AddressBurst: 100,
+		Changes: limit.Rate{PerSecond: 1, Burst: 500},
+		Calls:   32, Backlog: 64 << 20,
 		Connections: 16384, PeerConnections: 100, Unauthenticated: 4096,
 		Handshake: 10 * time.Second, Idle: 5 * time.Minute,
 	}
@@ -241,7 +257,7 @@ func (l Limits) Validate() error {
 		}
 	}
 	refuse(l.MessageBytes < 64<<10 || l.MessageBytes > 1<<30, "message_bytes: %d is not within 64 KiB to 1 GiB", l.MessageBytes)
-	for name, r := range map[string]limit.Rate{"user": l.Users, "node": l.Nodes, "stranger": l.Addresses} {
+	for name, r := range map[string]limit.Rate{"user": l.user(), "node": l.node(), "stranger": l.address()} {
 		err := r.Validate()
 		refuse(err != nil, "%s_rate, %s_burst: %v", name, name, err)
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 )
 
@@ -50,8 +49,8 @@ func serveBursts(t *testing.T, userBurst, addressBurst int) *countedBroker {
 	verifier := credential.NewVerifier(credential.Options{Cluster: cluster,
 		Decoder: countedDecoder{munge.New(s.munged.Socket), &s.asked}})
 	limited := tight(func(l *server.Limits) {
-		l.Users = limit.Rate{PerSecond: 1e-4, Burst: userBurst}
-		l.Addresses = limit.Rate{PerSecond: 1e-4, Burst: addressBurst}
+		l.UserRate, l.UserBurst = 1e-4, userBurst
+		l.AddressRate, l.AddressBurst = 1e-4, addressBurst
 	})
 	s.fixture = serve(t, func(o *server.Options) {
 		limited(o)

@@ -17,7 +17,6 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
 // elsewhere is Runs whose one run is somebody else's, and smallCluster has no
@@ -211,7 +210,7 @@ func (f *fixture) from(t *testing.T, address string) *grpc.ClientConn {
 func TestRefusalsOfOneAddressDoNotHideOthers(t *testing.T) {
 	f := trust(t, func(o *server.Options) {
 		o.Limits = server.DefaultLimits()
-		o.Limits.Addresses = limit.Rate{PerSecond: 1e6, Burst: 1e6}
+		o.Limits.AddressRate, o.Limits.AddressBurst = 1e6, 1e6
 	})
 	stranger := f.from(t, "127.0.0.2")
 	const calls = 600
@@ -231,7 +230,7 @@ func TestRefusalsOfOneAddressDoNotHideOthers(t *testing.T) {
 
 // Each refusal for a limit is on record.
 func TestRefusalsByLimitsAreRecorded(t *testing.T) {
-	f := trust(t, tight(func(l *server.Limits) { l.Users = limit.Rate{PerSecond: 0.01, Burst: 1} }))
+	f := trust(t, tight(func(l *server.Limits) { l.UserRate, l.UserBurst = 0.01, 1 }))
 	alice := f.as(t, plainUser)
 	const calls = 20
 	for range calls {

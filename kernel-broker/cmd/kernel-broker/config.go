@@ -18,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
@@ -112,7 +113,7 @@ func defaults() config {
 	c.Artifacts.MaxUploads = 8
 	c.Artifacts.Grace = 24 * time.Hour
 	c.Artifacts.RetiredFor = 30 * 24 * time.Hour
-	c.Limits = defaultLimits()
+	c.Limits.Limits = server.DefaultLimits()
 	c.Switch.AtOnce = 256
 	c.Switch.ReturnRuleAfter = 3
 	c.Switch.Config = plan.Defaults()
@@ -192,8 +193,11 @@ func (c config) validate() error {
 	if c.MaxArtifactBytes == 0 {
 		return errors.New("max_artifact_bytes must be at least 1")
 	}
-	if err := errors.Join(c.validateArtifacts(), c.Runs.validate(), c.Limits.validate()); err != nil {
+	if err := errors.Join(c.validateArtifacts(), c.Runs.validate()); err != nil {
 		return err
+	}
+	if err := c.Limits.Validate(); err != nil {
+		return fmt.Errorf("limits: %w", err)
 	}
 	if c.QuarantineAfter == 0 || c.Switch.StockAttempts == 0 || c.Switch.AtOnce < 1 || c.KeepJobs < 1 {
 		return errors.New("quarantine_after, switch.stock_attempts, switch.at_once and keep_jobs must be at least 1")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
 func write(t *testing.T, text string) string {
@@ -172,11 +173,11 @@ func TestBadConfigurations(t *testing.T) {
 func TestConnectionsFitTheFiles(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	for _, files := range []uint64{reservedFiles + 2, 4096, 20_000, 21_504, 1 << 20} {
-		l := defaultLimits().within(files, quiet)
-		if l.validate() != nil || uint64(l.Connections+l.Guests)+reservedFiles > files {
-			t.Errorf("of %d files: %d connections and %d guests, %v", files, l.Connections, l.Guests, l.validate())
+		l := within(server.DefaultLimits(), files, quiet)
+		if l.Validate() != nil || uint64(l.Connections+l.Unauthenticated)+reservedFiles > files {
+			t.Errorf("of %d files: %d connections and %d guests, %v", files, l.Connections, l.Unauthenticated, l.Validate())
 		}
-		if files >= 21_504 && l != defaultLimits() {
+		if files >= 21_504 && l != server.DefaultLimits() {
 			t.Errorf("%d files are enough, and %+v", files, l)
 		}
 	}
@@ -214,7 +215,7 @@ func TestUsageErrors(t *testing.T) {
 // have no effect any more.
 func TestIgnoredKeys(t *testing.T) {
 	c, err := load(write(t, "limits:\n  user_uploads: 4\n  patience: 1m\n  user_calls: 7\n"))
-	if err != nil || c.Limits.UserCalls != 7 {
+	if err != nil || c.Limits.Calls != 7 {
 		t.Fatalf("%+v, %v", c.Limits, err)
 	}
 	var log strings.Builder

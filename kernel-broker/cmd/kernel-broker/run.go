@@ -211,7 +211,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	options := server.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers, Controllers: controllers,
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
-		Verifier: verifier(c), Authorizer: auth.Authorizer, ShowsOthers: auth.privacy.ShowsOthers, Limits: c.Limits.within(open, log).limits(),
+		Verifier: verifier(c), Authorizer: auth.Authorizer, ShowsOthers: auth.privacy.ShowsOthers, Limits: within(c.Limits.Limits, open, log),
 		Health: func(ctx context.Context) []server.Component {
 			return []server.Component{
 				component("store", func() (string, error) { return kept.Health(ctx) }),

@@ -37,7 +37,7 @@ const DefaultKeep = 10_000
 
 // Rates has a token bucket per key. Safe for concurrent use.
 type Rates struct {
-	rate Rate
+	Rate
 	keep int
 	now  func() time.Time
 
@@ -53,7 +53,7 @@ func NewRates(r Rate, keep int, now func() time.Time) *Rates {
 	if now == nil {
 		now = time.Now
 	}
-	return &Rates{rate: r, keep: keep, now: now, of: map[string]*rate.Limiter{}, others: newLimiter(r)}
+	return &Rates{Rate: r, keep: keep, now: now, of: map[string]*rate.Limiter{}, others: newLimiter(r)}
 }
 
 func newLimiter(r Rate) *rate.Limiter { return rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst) }
@@ -83,7 +83,7 @@ func (r *Rates) limiter(key string, now time.Time) *rate.Limiter {
 	if len(r.of) >= r.keep && !r.sweep(now) {
 		return r.others
 	}
-	l := newLimiter(r.rate)
+	l := newLimiter(r.Rate)
 	r.of[key] = l
 	return l
 }
@@ -96,7 +96,7 @@ func (r *Rates) sweep(now time.Time) bool {
 	}
 	r.swept = now
 	for key, l := range r.of {
-		if l.TokensAt(now) >= float64(r.rate.Burst) {
+		if l.TokensAt(now) >= float64(r.Burst) {
 			delete(r.of, key)
 		}
 	}
@@ -160,22 +160,16 @@ func NewLogSampler(r Rate) *LogSampler {
 // Sample reports whether to write a line about key, and how many were left out
 // since the last one.
 func (s *LogSampler) Sample(key string) (left int, write bool) {
-	if s.rates.Take(key) > 0 {
-		s.Skip(key)
-		return 0, false
-	}
+	write = s.rates.Take(key) == 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left = s.left[key]
-	delete(s.left, key)
-	return left, true
-}
-
-// Skip counts a line about key that is not worth writing.
-func (s *LogSampler) Skip(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, has := s.left[key]; has || len(s.left) < s.rates.keep {
+	switch {
+	case write:
+		delete(s.left, key)
+		return left, true
+	case left > 0 || len(s.left) < s.rates.keep:
 		s.left[key]++
 	}
+	return 0, false
 }

@@ -2,9 +2,9 @@
 
 // Package etcdserver runs one etcd inside this process, for brokers without an external cluster.
 //
-// The server is private: it has no peer port, and by default it listens on a unix socket in a directory that only its
-// owner can enter. etcd without passwords gives full access to every client, and a loopback port is open to every user
-// of the host. Clients use Endpoint like any other etcd endpoint.
+// The server is private: it has no peer port, and it listens on a unix socket in a directory that only its owner can
+// enter. etcd without passwords gives full access to every client, and a loopback port is open to every user of the
+// host. Clients use Endpoint like any other etcd endpoint.
 //
 // etcd ends the whole process when it cannot write its log to disk. That is intended: nothing was acknowledged, and a
 // restarted broker continues.
@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,16 +27,14 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
 // Defaults of Config.
 const (
-	DefaultQuota              = 512 << 20
-	DefaultRetention          = time.Hour
-	DefaultQuotaCheckInterval = 10 * time.Second
+	DefaultQuota     = 512 << 20
+	DefaultRetention = 10 * time.Second
 
 	memberName      = "broker"
 	peerPlaceholder = "http://localhost:2380" // recorded in the data, never listened on or dialled
@@ -58,26 +55,20 @@ type Config struct {
 	// Dir holds everything: the lock, the socket and etcd's data. It is made
 	// if it does not exist, and closed to other users.
 	Dir string
-	// Listen is empty for the unix socket client.sock in Dir, unix:///path for
-	// another one, or http://127.0.0.1:port for a loopback port; port 0 takes
-	// a free one.
-	Listen string
 	// Quota is the maximum size of the database on disk, in bytes.
 	Quota int64
-	// Retention is how long history is kept, which a list of many pages reads. etcd drops older history in the
-	// background, and younger history when it takes a quarter of the quota, which is checked every QuotaCheckInterval.
-	Retention, QuotaCheckInterval time.Duration
+	// Retention is how long history is kept, which a list of many pages reads. etcd drops older history after as long
+	// again. More would let many writes fill the database, which then rejects every write.
+	Retention time.Duration
 	// Logger gets etcd's messages, its chatty Info level as Debug.
 	Logger *slog.Logger
 }
 
 // Server is a running embedded etcd.
 type Server struct {
-	etcd       *embed.Etcd
-	lock       *lock
-	endpoint   string
-	stop       context.CancelFunc // of looking
-	background sync.WaitGroup     // whether there is room
+	etcd     *embed.Etcd
+	lock     *lock
+	endpoint string
 
 	closeOnce sync.Once
 	closeErr  error
@@ -102,22 +93,18 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
-	listen, err := cfg.listenURL()
+	socket, err := cfg.socket()
 	if err != nil {
 		return nil, err
 	}
-	etcd, err := embed.StartEtcd(cfg.embedConfig(listen))
+	etcd, err := embed.StartEtcd(cfg.embedConfig(socket))
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case <-etcd.Server.ReadyNotify():
 		if err = disarm(ctx, etcd, cfg.Quota); err == nil {
-			s := &Server{etcd: etcd, lock: lock, endpoint: listen.String()}
-			looking, stop := context.WithCancel(context.Background())
-			s.stop = stop
-			s.background.Go(func() { compactEarly(looking, etcd, cfg.Quota, cfg.QuotaCheckInterval, cfg.Logger) })
-			return s, nil
+			return &Server{etcd: etcd, lock: lock, endpoint: socket.String()}, nil
 		}
 	case err = <-etcd.Err():
 	case <-etcd.Server.StopNotify():
@@ -136,8 +123,6 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // directory. Clients should be closed before. Closing twice is fine.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
-		s.stop()
-		s.background.Wait()
 		s.etcd.Close()
 		s.closeErr = s.lock.release()
 	})
@@ -147,52 +132,24 @@ func (s *Server) Close() error {
 func (cfg Config) withDefaults() Config {
 	cfg.Quota = cmp.Or(cfg.Quota, DefaultQuota)
 	cfg.Retention = cmp.Or(cfg.Retention, DefaultRetention)
-	cfg.QuotaCheckInterval = cmp.Or(cfg.QuotaCheckInterval, DefaultQuotaCheckInterval)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	return cfg
 }
 
-// listenURL checks the listen address and chooses a port if requested.
-func (cfg Config) listenURL() (*url.URL, error) {
-	listen := cfg.Listen
-	if listen == "" {
-		dir, err := filepath.Abs(cfg.Dir)
-		if err != nil {
-			return nil, err
-		}
-		listen = "unix://" + filepath.Join(dir, "client.sock")
-	}
-	u, err := url.Parse(listen)
+// socket is where clients connect.
+func (cfg Config) socket() (*url.URL, error) {
+	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, err
 	}
-	switch {
-	case u.Scheme == "unix" && u.Host == "" && filepath.IsAbs(u.Path):
-		if len(u.Path) > maxSocketPath {
-			return nil, fmt.Errorf("listen: socket path %q is longer than %d bytes", u.Path, maxSocketPath)
-		}
-	case u.Scheme == "http" && net.ParseIP(u.Hostname()).IsLoopback() && u.Port() != "":
-		if u.Port() == "0" {
-			return freePort(u)
-		}
-	default:
-		return nil, fmt.Errorf("listen %q: neither unix:///path nor http:// with a loopback address and a port", listen)
+	path := filepath.Join(dir, "client.sock")
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("socket path %q is longer than %d bytes", path, maxSocketPath)
 	}
-	return u, nil
+	return &url.URL{Scheme: "unix", Path: path}, nil
 }
 
-// freePort lets the kernel choose. If another process takes the port before etcd does, Start fails.
-func freePort(u *url.URL) (*url.URL, error) {
-	listener, err := net.Listen("tcp", u.Host)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	chosen := *u
-	chosen.Host = listener.Addr().String()
-	return &chosen, listener.Close()
-}
-
-func (cfg Config) embedConfig(listen *url.URL) *embed.Config {
+func (cfg Config) embedConfig(socket *url.URL) *embed.Config {
 	peer, err := url.Parse(peerPlaceholder)
 	if err != nil {
 		panic(err) // a constant
@@ -203,8 +160,8 @@ func (cfg Config) embedConfig(listen *url.URL) *embed.Config {
 	c.ListenPeerUrls = nil
 	c.AdvertisePeerUrls = []url.URL{*peer}
 	c.InitialCluster = memberName + "=" + peerPlaceholder
-	c.ListenClientUrls = []url.URL{*listen}
-	c.AdvertiseClientUrls = []url.URL{*listen}
+	c.ListenClientUrls = []url.URL{*socket}
+	c.AdvertiseClientUrls = []url.URL{*socket}
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = tickMs, electionMs
 	c.SnapshotCount = snapshotCount
@@ -318,62 +275,6 @@ func attrs(fields []zapcore.Field) []slog.Attr {
 		}
 	}
 	return out
-}
-
-// Shares of the quota: history is dropped early when its share exceeds the first, and again when the second is reached.
-const (
-	historyShare  = 4
-	historyGrowth = 16
-)
-
-// compactEarly drops history early when writes are frequent. Hourly compaction keeps an hour of writes, and a full store
-// rejects every write. Writes since the previous check stay: a list of many pages that began before continues.
-func compactEarly(ctx context.Context, etcd *embed.Etcd, quota int64, every time.Duration, log *slog.Logger) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	r := compaction{quota: quota}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		used := etcd.Server.Backend().SizeInUse()
-		to := r.next(used, etcd.Server.KV().Rev())
-		if to == 0 {
-			continue
-		}
-		_, err := etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: to, Physical: true})
-		switch {
-		case err == nil:
-			log.Info("history dropped early: many writes", "bytes_in_use", used, "quota", quota)
-		case ctx.Err() == nil && !errors.Is(err, mvcc.ErrCompacted):
-			log.Warn("history not dropped", "error", err)
-		}
-	}
-}
-
-// compaction decides which history to drop.
-type compaction struct {
-	quota   int64
-	before  int64 // revision at the previous check
-	dropped bool  // at the previous check
-	rest    int64 // lowest size in use since history was dropped
-}
-
-// next returns the revision before which to drop history, or 0.
-func (r *compaction) next(used, revision int64) (to int64) {
-	if r.dropped {
-		r.dropped, r.rest = false, used
-	}
-	r.rest = min(r.rest, used) // etcd counts freed pages with its next commit
-	before := r.before
-	r.before = revision
-	if before == 0 || used < max(r.quota/historyShare, r.rest+r.quota/historyGrowth) {
-		return 0
-	}
-	r.dropped = true
-	return before
 }
 
 // disarm clears the alarm of a server that was full. etcd keeps it over restarts until an administrator clears it; here

@@ -29,7 +29,7 @@ func TestConformanceMemory(t *testing.T) {
 }
 
 func TestConformanceEmbedded(t *testing.T) {
-	endpoint := embedded(t, t.TempDir(), "")
+	endpoint := embedded(t, t.TempDir())
 	testConformance(t, func(t *testing.T) store.Store { return open(t, endpoint) })
 }
 
@@ -58,11 +58,11 @@ func openCluster(t *testing.T, endpoint, cluster string, timeout time.Duration) 
 	return s
 }
 
-func embedded(t *testing.T, dir, listen string) string {
+func embedded(t *testing.T, dir string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	server, err := etcdserver.Start(ctx, etcdserver.Config{Dir: dir, Listen: listen, Logger: quiet})
+	server, err := etcdserver.Start(ctx, etcdserver.Config{Dir: dir, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

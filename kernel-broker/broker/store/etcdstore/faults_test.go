@@ -34,7 +34,7 @@ func newProxy(t *testing.T, endpoint string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: listener, target: strings.TrimPrefix(endpoint, "http://")}
+	p := &proxy{listener: listener, target: strings.TrimPrefix(endpoint, "unix://")}
 	p.group.Go(p.accept)
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -52,7 +52,7 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := net.Dial("unix", p.target)
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -101,7 +101,7 @@ func closing(t *testing.T, c io.Closer) {
 // TestLostReply: the commit reaches the server and its answer is lost, by silence or by a cut connection. The client
 // reports an unknown outcome, does not send it twice, and a repetition conflicts.
 func TestLostReply(t *testing.T) {
-	endpoint := embedded(t, t.TempDir(), "http://127.0.0.1:0")
+	endpoint := embedded(t, t.TempDir())
 	for _, how := range []string{"silence", "cut"} {
 		t.Run(how, func(t *testing.T) {
 			p := newProxy(t, endpoint)
@@ -143,7 +143,7 @@ func TestLostReply(t *testing.T) {
 
 // TestCommitIsNotRepeated counts arrivals: an unconditional commit whose answer is lost is applied once.
 func TestCommitIsNotRepeated(t *testing.T) {
-	endpoint := embedded(t, t.TempDir(), "http://127.0.0.1:0")
+	endpoint := embedded(t, t.TempDir())
 	p := newProxy(t, endpoint)
 	s := openCluster(t, p.endpoint(), "once", 20*time.Second)
 	closing(t, s)
@@ -215,7 +215,7 @@ func waitServed(t *testing.T, s store.Store, key string) {
 
 // TestNamespaces: namespaces with a common prefix do not see each other.
 func TestNamespaces(t *testing.T) {
-	endpoint := embedded(t, t.TempDir(), "")
+	endpoint := embedded(t, t.TempDir())
 	for _, cluster := range []string{"ab", "a"} {
 		s := openCluster(t, endpoint, cluster, 0)
 		closing(t, s)
@@ -238,7 +238,7 @@ func TestNamespaces(t *testing.T) {
 
 // TestCloseEndsGoroutines checks only goroutines that the store starts, not the server's.
 func TestCloseEndsGoroutines(t *testing.T) {
-	endpoint := embedded(t, t.TempDir(), "")
+	endpoint := embedded(t, t.TempDir())
 	warm := open(t, endpoint)
 	if err := warm.Close(); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // A store that refuses every write still answers reads; the broker is ill without writes.
 func TestHealthOfAFullStore(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	server, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, QuotaCheckInterval: time.Hour, Logger: log})
+	server, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, Retention: time.Hour, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func claim(holder, place string) etcdstore.Claim {
 
 // A second broker on the same etcd waits and learns the holder's name until the first ends and releases the lease.
 func TestSecondLeaderWaits(t *testing.T) {
-	endpoint := embedded(t, t.TempDir(), "")
+	endpoint := embedded(t, t.TempDir())
 	first, second := openCluster(t, endpoint, "a", 0), openCluster(t, endpoint, "a", 0)
 	if err := first.Lead(t.Context(), claim("one pid 1", "here")); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestSecondLeaderWaits(t *testing.T) {
 // A broker that was killed and restarts at the same place does not wait for its own lease, and late writes of the dead
 // one change nothing.
 func TestSamePlaceTakesOver(t *testing.T) {
-	endpoint := embedded(t, t.TempDir(), "")
+	endpoint := embedded(t, t.TempDir())
 	old, young := openCluster(t, endpoint, "a", 0), openCluster(t, endpoint, "a", 0)
 	for _, s := range []*etcdstore.Store{old, young} {
 		begun := time.Now()
@@ -101,7 +101,7 @@ func TestSamePlaceTakesOver(t *testing.T) {
 
 // A broker cut off from etcd for the TTL gives up by its own clock, and another one takes over.
 func TestCutOffLeaderIsReplaced(t *testing.T) {
-	endpoint := embedded(t, t.TempDir(), "http://127.0.0.1:0")
+	endpoint := embedded(t, t.TempDir())
 	p := newProxy(t, endpoint)
 	first, second := openCluster(t, p.endpoint(), "a", time.Second), openCluster(t, endpoint, "a", 0)
 	if err := first.Lead(t.Context(), claim("one", "here")); err != nil {
