@@ -4,7 +4,6 @@ package kexec
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -50,9 +49,7 @@ func SealedCopy(ctx context.Context, name string, source io.Reader, limit int64)
 
 // fill copies and seals.
 func fill(ctx context.Context, to *os.File, source io.Reader, limit int64) (digest string, size int64, err error) {
-	sum := sha256.New()
-	size, err = io.Copy(io.MultiWriter(to, sum), io.LimitReader(reader{ctx, source}, limit+1))
-	if err != nil {
+	if digest, size, err = digests.Copy(ctx, to, io.LimitReader(source, limit+1)); err != nil {
 		return "", 0, err
 	}
 	if size > limit {
@@ -61,18 +58,5 @@ func fill(ctx context.Context, to *os.File, source io.Reader, limit int64) (dige
 	if _, err := unix.FcntlInt(to.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		return "", 0, fmt.Errorf("seals: %w", err)
 	}
-	return digests.Text(sum), size, nil
-}
-
-// reader ends with its context, between two reads.
-type reader struct {
-	ctx  context.Context
-	from io.Reader
-}
-
-func (r reader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.from.Read(p)
+	return digest, size, nil
 }

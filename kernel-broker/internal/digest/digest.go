@@ -5,6 +5,7 @@
 package digest
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -24,6 +25,28 @@ func Of(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// Copy copies until the source ends, and returns digest and size of what it copied. Between two reads it ends with its
+// context.
+func Copy(ctx context.Context, to io.Writer, from io.Reader) (digest string, size int64, err error) {
+	sum := sha256.New()
+	if size, err = io.Copy(io.MultiWriter(to, sum), reader{ctx, from}); err != nil {
+		return "", size, err
+	}
+	return Text(sum), size, nil
+}
+
+type reader struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.from.Read(p)
+}
+
 // File returns digest and size of a file.
 func File(path string) (digest string, size int64, err error) {
 	file, err := os.Open(path)
@@ -31,11 +54,10 @@ func File(path string) (digest string, size int64, err error) {
 		return "", 0, err
 	}
 	defer func() { _ = file.Close() }() // only read from
-	sum := sha256.New()
-	if size, err = io.Copy(sum, file); err != nil {
+	if digest, size, err = Copy(context.Background(), io.Discard, file); err != nil {
 		return "", 0, fmt.Errorf("%s: %w", path, err)
 	}
-	return Text(sum), size, nil
+	return digest, size, nil
 }
 
 // Tree is the digest of a folder: the name of everything below it, what it is, whether it may be run, and its bytes. Times
