@@ -233,7 +233,7 @@ func (a *app) applyPreview(ctx context.Context, one prepared) error {
 		a.say("would change the settings of profile %s", one.profile.GetName())
 	}
 	for _, file := range one.files {
-		has, _, err := a.arrived(ctx, file.Digest)
+		has, err := a.stored(ctx, file.Digest)
 		if err != nil {
 			return err
 		}

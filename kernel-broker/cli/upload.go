@@ -26,14 +26,14 @@ import (
 
 const chunkSize = 256 << 10
 
-// Retries of an interrupted upload: at once after progress, otherwise after pauses, until there is no more progress.
+// Tries of an upload that is interrupted, and the pauses between them.
 const (
 	uploadTries    = 7
 	uploadPauseMin = 100 * time.Millisecond
 	uploadPauseMax = 10 * time.Second
 )
 
-// upload stores a file in the broker unless it exists there. After an interruption it resumes.
+// upload stores a file in the broker unless it exists there. After an interruption it starts again.
 func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 	source, _, err := safeopen.Open(file.Path)
 	if err != nil {
@@ -42,36 +42,25 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 	defer func() { err = errors.Join(err, source.Close()) }()
 	name := filepath.Base(file.Path)
 	bar, done := a.progress("uploading "+name, file.Size)
-	reached, pause := uint64(0), uploadPauseMin
+	pause := uploadPauseMin
 	for try := 1; ; try++ {
-		stored, from, err := a.arrived(ctx, file.Digest)
-		if err == nil && stored {
-			if try == 1 {
-				a.say("%s is stored already (%s)", name, bytesOf(file.Size))
-			} else {
-				done()
-			}
+		stored, err := a.stored(ctx, file.Digest)
+		if err == nil && stored && try == 1 {
+			a.say("%s is stored already (%s)", name, bytesOf(file.Size))
 			return nil
 		}
+		if err == nil && !stored {
+			err = a.uploadOnce(ctx, file, source, bar)
+		}
 		if err == nil {
-			if from > reached {
-				try, pause = 1, uploadPauseMin
-			}
-			if reached = from; from > 0 {
-				a.say("%s: going on at %s of %s", name, bytesOf(from), bytesOf(file.Size))
-			}
-			if err = a.uploadFrom(ctx, file, source, from, bar); err == nil {
-				done()
-				return nil
-			}
+			done()
+			return nil
 		}
 		wait, retry := client.RetryAfter(err)
 		if !retry && !passing(err) || try == uploadTries {
 			return err
 		}
-		if retry {
-			a.say("%s: %s", name, plain(status.Convert(err).Message()))
-		}
+		a.say("%s: %s; trying again", name, plain(status.Convert(err).Message()))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -86,14 +75,12 @@ func passing(err error) bool {
 	return slices.Contains([]codes.Code{codes.Unavailable, codes.Aborted, codes.DeadlineExceeded}, status.Code(err))
 }
 
-// uploadFrom is one try.
-func (a *app) uploadFrom(ctx context.Context, file catalog.Artifact, source io.ReadSeeker, from uint64, bar drawn) error {
-	// If the broker's part is longer than the file, it is of another one.
-	from = min(from, file.Size)
-	if _, err := source.Seek(int64(from), io.SeekStart); err != nil {
+// uploadOnce is one try.
+func (a *app) uploadOnce(ctx context.Context, file catalog.Artifact, source io.ReadSeeker, bar drawn) error {
+	if _, err := source.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("%s: %w", file.Path, err)
 	}
-	_ = bar.Set64(int64(from)) // as in Write
+	_ = bar.Set64(0) // as in Write
 	conn, err := a.dial()
 	if err != nil {
 		return err
@@ -104,7 +91,7 @@ func (a *app) uploadFrom(ctx context.Context, file catalog.Artifact, source io.R
 	if err != nil {
 		return err
 	}
-	sending := sendFile(stream, file, from, io.TeeReader(source, bar))
+	sending := sendFile(stream, file, io.TeeReader(source, bar))
 	if sending != nil && !errors.Is(sending, io.EOF) {
 		return fmt.Errorf("%s: %w", file.Path, sending)
 	}
@@ -113,8 +100,8 @@ func (a *app) uploadFrom(ctx context.Context, file catalog.Artifact, source io.R
 	return err
 }
 
-func sendFile(stream api.CatalogService_UploadArtifactClient, file catalog.Artifact, from uint64, source io.Reader) error {
-	message := &api.UploadArtifactRequest{Digest: file.Digest, Size: file.Size, Offset: from}
+func sendFile(stream api.CatalogService_UploadArtifactClient, file catalog.Artifact, source io.Reader) error {
+	message := &api.UploadArtifactRequest{Digest: file.Digest, Size: file.Size}
 	if err := stream.Send(message); err != nil {
 		return err
 	}
@@ -212,11 +199,11 @@ func (a *app) artifactCollect(ctx context.Context, dryRun bool) error {
 	return a.show(response, func(p *page) { artifactRows(p, response.GetRemoved()) })
 }
 
-// arrived returns how much of a file the broker has.
-func (a *app) arrived(ctx context.Context, digest string) (stored bool, size uint64, err error) {
+// stored reports whether the broker has a file.
+func (a *app) stored(ctx context.Context, digest string) (bool, error) {
 	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.GetArtifact, &api.GetArtifactRequest{Digest: digest})
 	if err != nil {
-		return false, 0, fmt.Errorf("artifact %s: %w", digest, err)
+		return false, fmt.Errorf("artifact %s: %w", digest, err)
 	}
-	return response.GetStored(), response.GetSize(), nil
+	return response.GetStored(), nil
 }

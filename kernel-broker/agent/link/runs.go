@@ -25,8 +25,8 @@ func (l *Link) ReportRun(ctx context.Context, run uint64, state kb.RunNodeState,
 	return l.Send(ctx, convert.RunReportToProto(run, kb.RunReport{State: state, Reason: reason}, figures))
 }
 
-// DeliverRun uploads the files, from where an earlier try broke off, and has
-// them recorded. An error that wraps ErrUnavailable may succeed later;
+// DeliverRun uploads the files that the broker does not have, and has them
+// recorded. An error that wraps ErrUnavailable may succeed later;
 // any other means that the broker does not take them.
 func (l *Link) DeliverRun(ctx context.Context, node string, run uint64, files []RunFile, partial string) error {
 	client := api.NewRunServiceClient(l.conn)
@@ -55,17 +55,13 @@ func upload(ctx context.Context, client api.RunServiceClient, node string, run u
 		return err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	offset := min(have.GetSize(), file.GetSize())
-	if _, err := source.Seek(int64(offset), io.SeekStart); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := client.UploadRunFile(ctx)
 	if err != nil {
 		return err
 	}
-	message := &api.UploadRunFileRequest{Node: node, RunId: run, File: file, Offset: offset}
+	message := &api.UploadRunFileRequest{Node: node, RunId: run, File: file}
 	buffer := make([]byte, uploadChunk)
 	for {
 		if err := stream.Send(message); err != nil {

@@ -96,7 +96,7 @@ func serveRuns(t *testing.T, k *keeper) *Link {
 	return l
 }
 
-// A file that broke off goes on where it was, and one that is there is not sent.
+// A file that broke off is sent again, also to a broker that kept a part of it, and one that is there is not sent.
 func TestDeliverRun(t *testing.T) {
 	k := &keeper{have: map[string]string{}, whole: map[string]uint64{}, breakAt: 300 << 10}
 	l := serveRuns(t, k)
