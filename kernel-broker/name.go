@@ -97,11 +97,12 @@ func (r Ref) String() string {
 // IsStock reports whether the reference names the distribution's kernel.
 func (r Ref) IsStock() bool { return r.Profile == StockProfile }
 
-// ValidateDigest accepts "sha256:" and 64 lower-case hex digits.
+// ValidateDigest accepts "sha256:" and 64 lower-case hex digits, the only notation: digests are compared as text, and name
+// files.
 func ValidateDigest(digest string) error {
 	sum, ok := strings.CutPrefix(digest, "sha256:")
 	if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != 32 || sum != strings.ToLower(sum) {
-		return fmt.Errorf("digest %q is not sha256: and 64 hex digits: %w", digest, ErrInvalid)
+		return fmt.Errorf("digest %.100q is not sha256: and 64 hex digits: %w", digest, ErrInvalid)
 	}
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -24,9 +23,7 @@ import (
 func (f *fixture) counts(result profiling.Result) *api.Run {
 	f.t.Helper()
 	result.PGO = &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}, {Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}}}
-	archive := []byte("counters")
-	sum := digest.Of(archive)
-	f.files.bytes[sum] = archive
+	sum := f.files.keep([]byte("counters"))
 	run := f.runs.list[2]
 	run.KernelProfile = "mitgcm-instrumented"
 	run.Nodes = []*api.RunNode{{Name: "n1", State: api.RunNodeState_RUN_NODE_STATE_DELIVERED,

@@ -26,7 +26,7 @@ func TestApplyAndShow(t *testing.T) {
 	dir, kernels := invented(t)
 	f.must(0, "would create profile mitgcm with 1 version\nwould register mitgcm@1 (6.1.0-mitgcm)\nmitgcm@1: not measured\nwould upload ", "profile", "apply", dir, "--kernels", kernels, "--dry-run")
 	f.must(0, "no profiles", "profile", "list")
-	if len(f.files.bytes) != 0 {
+	if f.files.count() != 0 {
 		t.Error("a dry run uploaded something")
 	}
 	f.must(0, "uploading bzImage: 1.3 MiB done\nuploading kernel.json: 692 B done\nprofile mitgcm applied, 1 version\nmitgcm@1: not measured\n", "profile", "apply", dir, "--kernels", kernels)

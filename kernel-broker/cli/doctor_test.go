@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -37,9 +36,7 @@ func (f *fixture) registerWith(name, config string, arguments ...string) {
 	}
 	sum := sha256.Sum256(image)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	if _, err := f.files.Put(f.t.Context(), digest, uint64(len(image)), 0, bytes.NewReader(image)); err != nil {
-		f.t.Fatal(err)
-	}
+	f.files.keep(image)
 	p := kb.Profile{Name: name, Application: name, DefaultVersion: 1, Reuse: kb.ReuseNever, Fallback: kb.FallbackHold, BootAttempts: 1, BootTimeout: 60e9,
 		Versions: []kb.ProfileVersion{{Kernel: kb.Kernel{Profile: name, Version: 1, ImageDigest: digest, ImageSize: uint64(len(image)),
 			BuildID: id, Release: "6.1.0-" + name, Architecture: "x86_64", Drivers: []string{"virtio_net"}, Arguments: arguments}}}}

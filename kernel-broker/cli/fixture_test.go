@@ -13,15 +13,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -31,6 +30,8 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/tests/support/imagetest"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
@@ -39,94 +40,63 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// files is server.Artifacts in memory.
+// files is the broker's own store, with a line that can be cut.
 type files struct {
-	mu    sync.Mutex
-	bytes map[string][]byte
-	parts map[string][]byte // of uploads that broke off
-	cut   int64             // the next upload breaks off after this many bytes
+	*artifact.Store
+	t    *testing.T
+	root string
+	cut  int64 // the next upload breaks off after this many bytes
 }
 
-func (f *files) State(_ context.Context, digest string) (bool, uint64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if data, has := f.bytes[digest]; has {
-		return true, uint64(len(data)), nil
+func newFiles(t *testing.T) *files {
+	t.Helper()
+	f := &files{t: t, root: t.TempDir()}
+	var err error
+	f.Store, err = artifact.OpenStore(f.root, artifact.StoreOptions{Limit: 1 << 30, Log: slog.New(slog.DiscardHandler),
+		Needed: func(context.Context) (map[string][]string, error) {
+			return map[string][]string{digest.Of([]byte("needed")): {"mitgcm@1"}}, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return false, uint64(len(f.parts[digest])), nil
+	return f
 }
 
-func (f *files) List(context.Context) ([]server.Artifact, uint64, uint64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var all []server.Artifact
-	used := 0
-	for _, digest := range slices.Sorted(maps.Keys(f.bytes)) {
-		all, used = append(all, server.Artifact{Digest: digest, Size: uint64(len(f.bytes[digest])), Used: noon, NeededBy: []string{"mitgcm@1"}}), used+len(f.bytes[digest])
+func (f *files) Put(ctx context.Context, digest string, size uint64, source io.Reader) (bool, error) {
+	if f.cut > 0 {
+		source = io.MultiReader(io.LimitReader(source, f.cut), iotest.ErrReader(fmt.Errorf("the line is cut: %w", kb.ErrUnavailable)))
+		f.cut = 0
 	}
-	for _, digest := range slices.Sorted(maps.Keys(f.parts)) {
-		all, used = append(all, server.Artifact{Digest: digest, Size: uint64(len(f.parts[digest])), Used: noon, Partial: true}), used+len(f.parts[digest])
-	}
-	return all, uint64(used), 1 << 30, nil
+	return f.Store.Put(ctx, digest, size, source)
 }
 
-func (f *files) Collect(_ context.Context, dryRun bool) ([]server.Artifact, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var removed []server.Artifact
-	for digest, data := range f.parts {
-		if removed = append(removed, server.Artifact{Digest: digest, Size: uint64(len(data)), Used: noon, Partial: true}); !dryRun {
-			delete(f.parts, digest)
-		}
+// keep stores a file and returns its digest.
+func (f *files) keep(content []byte) string {
+	f.t.Helper()
+	sum := digest.Of(content)
+	if _, err := f.Store.Put(f.t.Context(), sum, uint64(len(content)), bytes.NewReader(content)); err != nil {
+		f.t.Fatal(err)
 	}
-	return removed, nil
+	return sum
 }
 
-func (f *files) Put(_ context.Context, digest string, _, offset uint64, source io.Reader) (bool, error) {
-	f.mu.Lock()
-	data := bytes.Clone(f.parts[digest][:offset])
-	cut := f.cut
-	f.cut = 0
-	f.mu.Unlock()
-	if cut > 0 {
-		source = io.LimitReader(source, cut)
+// replace gives a stored file other content.
+func (f *files) replace(digest string, content []byte) {
+	f.t.Helper()
+	path := filepath.Join(f.root, "sha256", digest[7:9], digest[7:])
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, content, 0o444)); err != nil {
+		f.t.Fatal(err)
 	}
-	more, err := io.ReadAll(source)
-	if data = append(data, more...); err != nil || cut > 0 {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.parts[digest] = data
-		return false, errors.Join(err, fmt.Errorf("the line is cut: %w", kb.ErrUnavailable))
-	}
-	sum := sha256.Sum256(data)
-	if digest != "sha256:"+hex.EncodeToString(sum[:]) {
-		return false, fmt.Errorf("artifact %q: other bytes: %w", digest, kb.ErrInvalid)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.bytes[digest] = data
-	return true, nil
 }
 
-type openFile struct{ *bytes.Reader }
-
-func (openFile) Close() error { return nil }
-
-func (f *files) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	data, has := f.bytes[digest]
-	if !has {
-		return nil, 0, fmt.Errorf("artifact %q: %w", digest, kb.ErrNotFound)
+// count is how many files are stored.
+func (f *files) count() int {
+	f.t.Helper()
+	all, _, _, err := f.List(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
 	}
-	return openFile{bytes.NewReader(data)}, uint64(len(data)), nil
-}
-
-func (f *files) has(digest string, size uint64) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	data, has := f.bytes[digest]
-	return has && uint64(len(data)) == size, nil
+	return len(all)
 }
 
 // nodes and jobs answer with data from the test.
@@ -192,10 +162,10 @@ type fixture struct {
 
 func newFixture(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, socket: filepath.Join(t.TempDir(), "b.sock"), files: &files{bytes: map[string][]byte{}, parts: map[string][]byte{}}, nodes: &nodes{}, jobs: &jobs{}}
+	f := &fixture{t: t, socket: filepath.Join(t.TempDir(), "b.sock"), files: newFiles(t), nodes: &nodes{}, jobs: &jobs{}}
 	store := memstore.New()
 	quiet := slog.New(slog.DiscardHandler)
-	f.catalog = catalog.New(catalog.Options{Store: store, HasArtifact: f.files.has, Log: quiet, Now: func() time.Time { return noon }})
+	f.catalog = catalog.New(catalog.Options{Store: store, HasArtifact: f.files.Has, Log: quiet, Now: func() time.Time { return noon }})
 	f.components = []server.Component{{Name: "store", Healthy: true, Detail: "revision 7"}, {Name: "slurm", Healthy: true, Detail: "22.05.8"}}
 	options := server.Options{Catalog: f.catalog, Artifacts: f.files, Version: "1.2.3", Log: quiet,
 		Health: func(context.Context) []server.Component { return f.components }}

@@ -181,8 +181,8 @@ func TestRegisterRefusesReports(t *testing.T) {
 		f.must(3, words, "kernel", "register", "--profile", "mitgcm", "--kernel", filepath.Join(dir, "bzImage"), "--report", path)
 	}
 	f.must(1, "no such file", "kernel", "register", "--profile", "mitgcm", "--kernel", filepath.Join(dir, "bzImage"), "--report", filepath.Join(place, "missing"))
-	if len(f.files.bytes) > 0 {
-		t.Errorf("%d files are stored", len(f.files.bytes))
+	if n := f.files.count(); n > 0 {
+		t.Errorf("%d files are stored", n)
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)

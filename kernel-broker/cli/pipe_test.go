@@ -49,8 +49,8 @@ func TestApplyIrregularFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.must(3, "is no regular file", "profile", "apply", dir, "--kernels", kernels)
-			if len(f.files.bytes) != 0 {
-				t.Errorf("%s is %s: %d files are stored", name, path, len(f.files.bytes))
+			if n := f.files.count(); n != 0 {
+				t.Errorf("%s is %s: %d files are stored", name, path, n)
 			}
 		}
 	}

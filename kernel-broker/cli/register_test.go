@@ -170,8 +170,8 @@ func TestRegisterIrregularFile(t *testing.T) {
 			t.Errorf("%s: left %v, %v", name, left, err)
 		}
 	}
-	if len(f.files.bytes)+len(f.files.parts) != 0 {
-		t.Errorf("stored: %d files", len(f.files.bytes))
+	if n := f.files.count(); n != 0 {
+		t.Errorf("stored: %d files", n)
 	}
 }
 

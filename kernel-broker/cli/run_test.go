@@ -17,7 +17,6 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -79,9 +78,7 @@ func (f *fixture) store(result profiling.Result) *api.RunFile {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	sum := digest.Of(content)
-	f.files.bytes[sum] = content
-	return &api.RunFile{Name: kb.ResultFile, Digest: sum, Size: uint64(len(content))}
+	return &api.RunFile{Name: kb.ResultFile, Digest: f.files.keep(content), Size: uint64(len(content))}
 }
 
 func (f *fixture) profiled() {
@@ -156,7 +153,7 @@ func TestRunReport(t *testing.T) {
 	f.runs.list[1].Nodes[0].Files = []*api.RunFile{f.store(nodeResult("n9", 250))}
 	f.must(3, `node "n1": its result is of node "n9"`, "run", "report", "8")
 	// The stored content differs from the delivered one.
-	f.files.bytes[f.runs.list[2].GetNodes()[0].GetFiles()[0].GetDigest()] = []byte("{}")
+	f.files.replace(f.runs.list[2].GetNodes()[0].GetFiles()[0].GetDigest(), []byte("{}"))
 	f.must(3, `node "n1"`, "run", "report", "7")
 	// What the broker knows of the run is shown all the same.
 	shown := f.must(0, "", "run", "show", "7")

@@ -181,8 +181,8 @@ func TestRegisterRefusesBeforeItStores(t *testing.T) {
 			t.Errorf("%v: exit %d, %s", arguments, code, stderr)
 		}
 	}
-	if len(f.files.bytes)+len(f.files.parts) != 0 {
-		t.Errorf("stored: %d files", len(f.files.bytes))
+	if n := f.files.count(); n != 0 {
+		t.Errorf("stored: %d files", n)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestUploadStartsAgain(t *testing.T) {
 	out := []string{"kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", filepath.Join(kernel, "bzImage"), "--driver", "virtio_net"}
 	f.must(0, "the line is cut: unavailable; trying again", out...)
 	v := f.version(t, kb.Ref{Profile: "mitgcm", Version: 1})
-	if has, err := f.files.has(v.Kernel.ImageDigest, v.Kernel.ImageSize); !has || err != nil {
+	if has, err := f.files.Has(v.Kernel.ImageDigest, v.Kernel.ImageSize); !has || err != nil {
 		t.Errorf("stored: %v, %v", has, err)
 	}
 }
@@ -225,10 +225,10 @@ func TestLifecycleCommands(t *testing.T) {
 
 func TestArtifacts(t *testing.T) {
 	f := newFixture(t)
-	f.files.bytes["sha256:"+strings.Repeat("a", 64)] = make([]byte, 2<<20)
-	f.files.parts["sha256:"+strings.Repeat("b", 64)] = make([]byte, 1<<20)
-	if out := f.must(0, "", "artifact", "list"); !strings.Contains(out, "mitgcm@1") || !strings.Contains(out, "an interrupted upload") ||
-		!strings.Contains(out, "2 files, 3.0 MiB of 1024 MiB") {
+	f.files.keep([]byte("needed"))
+	f.files.keep(make([]byte, 1<<20))
+	out := f.must(0, "", "artifact", "list")
+	if !strings.Contains(out, "mitgcm@1") || !strings.Contains(out, "nothing") || !strings.Contains(out, "2 files, 1.0 MiB of 1024 MiB") {
 		t.Errorf("list:\n%s", out)
 	}
 	f.must(0, "would remove 1 file, 1.0 MiB", "artifact", "gc", "--dry-run")

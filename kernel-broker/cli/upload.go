@@ -173,11 +173,7 @@ func artifactRows(p *page, files []*api.Artifact) {
 	}
 	p.row("DIGEST", "SIZE", "USED", "NEEDED BY")
 	for _, f := range files {
-		by := strings.Join(f.GetNeededBy(), ", ")
-		if f.GetPartial() && by == "" {
-			by = "nothing (an interrupted upload)"
-		}
-		by = cmp.Or(by, "nothing")
+		by := cmp.Or(strings.Join(f.GetNeededBy(), ", "), "nothing")
 		digest := strings.TrimPrefix(f.GetDigest(), "sha256:")
 		p.row(short(digest), bytesOf(f.GetSize()), clock(f.GetUsed().AsTime()), by)
 	}

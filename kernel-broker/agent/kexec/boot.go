@@ -25,7 +25,7 @@ var (
 // Artifacts is the cache; *Cache is one.
 type Artifacts interface {
 	// Keep protects these artifacts from eviction, and no others any more.
-	Keep(digests ...string) error
+	Keep(digests ...string)
 	// Ensure fetches an artifact unless it is there. Errors wrap ErrKernel
 	// when the artifact cannot be had from anywhere, ErrUnavailable when
 	// trying later may help.
@@ -84,9 +84,7 @@ func (b *Booter) Fetch(ctx context.Context, t decide.Target) error {
 	for _, file := range t.Kernel.Files() {
 		digests = append(digests, file.Digest)
 	}
-	if err := b.Artifacts.Keep(digests...); err != nil {
-		return fmt.Errorf("kernel %q: %w", t.Kernel.Ref(), err)
-	}
+	b.Artifacts.Keep(digests...)
 	for _, file := range t.Kernel.Files() {
 		if err := b.Artifacts.Ensure(ctx, file.Digest, file.Size); err != nil {
 			return fmt.Errorf("%s of kernel %q: %w", file.What, t.Kernel.Ref(), err)

@@ -34,7 +34,7 @@ type fakeNode struct {
 
 func newFakeNode() *fakeNode { return &fakeNode{files: map[string]bool{}, verified: map[string]bool{}} }
 
-func (f *fakeNode) Keep(digests ...string) error { f.kept = digests; return nil }
+func (f *fakeNode) Keep(digests ...string) { f.kept = digests }
 
 func (f *fakeNode) Ensure(_ context.Context, digest string, _ uint64) error {
 	f.files[digest], f.verified[digest] = true, false

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -15,31 +14,18 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
-// Fetch opens the bytes of an artifact from an offset on. Reading ends with an
-// error that wraps ErrUnavailable when the broker went away, so that the caller
-// can go on later from where it is.
-func (l *Link) Fetch(ctx context.Context, digest string, offset uint64) (io.ReadCloser, error) {
+// Fetch opens the bytes of an artifact. Reading ends with an error that wraps ErrUnavailable when the broker went away,
+// and ErrNotFound when it does not have the artifact.
+func (l *Link) Fetch(ctx context.Context, digest string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := api.NewCatalogServiceClient(l.conn).FetchArtifact(ctx,
-		&api.FetchArtifactRequest{Digest: digest, Offset: offset})
+	stream, err := api.NewCatalogServiceClient(l.conn).FetchArtifact(ctx, &api.FetchArtifactRequest{Digest: digest})
 	if err != nil {
 		cancel()
 		return nil, fetchError(digest, err)
 	}
-	// What is wrong with the request comes with the first message.
-	first, err := stream.Recv()
-	if errors.Is(err, io.EOF) {
-		cancel()
-		return io.NopCloser(strings.NewReader("")), nil
-	}
-	if err != nil {
-		cancel()
-		return nil, fetchError(digest, err)
-	}
-	return &artifactReader{digest: digest, stream: stream, cancel: cancel, rest: first.GetData()}, nil
+	return &artifactReader{digest: digest, stream: stream, cancel: cancel}, nil
 }
 
 type artifactReader struct {
@@ -70,8 +56,7 @@ func (r *artifactReader) Close() error {
 	return nil
 }
 
-// fetchError returns the domain's error. A broker whose file ends before the
-// offset has artifact.ErrNoResume.
+// fetchError returns the domain's error.
 func fetchError(digest string, err error) error {
 	kind := kindOf(err)
 	switch status.Code(err) {
@@ -79,8 +64,6 @@ func fetchError(digest string, err error) error {
 		kind = context.Canceled
 	case codes.NotFound:
 		kind = kb.ErrNotFound
-	case codes.OutOfRange:
-		kind = artifact.ErrNoResume
 	}
 	return fmt.Errorf("artifact %q: %w: %w", digest, kind, err)
 }

@@ -28,13 +28,6 @@ import (
 // retryAfter is the pause between two tries to have the archive.
 const retryAfter = time.Second
 
-// Archives is the node's cache; *kexec.Cache is one.
-type Archives interface {
-	Keep(digests ...string) error
-	Ensure(ctx context.Context, digest string, size uint64) error
-	Sealed(ctx context.Context, digest string, size uint64) (*os.File, error)
-}
-
 // Loader loads the modules of one boot.
 type Loader struct {
 	// Wanted is the value of kb.ModulesParameter in this boot; empty if its kernel has no modules of others.
@@ -44,7 +37,7 @@ type Loader struct {
 	Dir string
 	// Tree is where modprobe looks for modules, /lib/modules.
 	Tree     string
-	Archives Archives
+	Archives kexec.Artifacts
 	// Arguments are those of the running kernel: MODULE.PARAMETER=VALUE is for a module.
 	Arguments []string
 	// Insert gives a module and its parameters to the kernel; InsertModule outside tests.
@@ -115,7 +108,8 @@ func (l *Loader) once(ctx context.Context, digest string, size uint64) error {
 	if is, err := os.ReadFile(mark); err == nil && string(is) == l.mark(digest) {
 		return nil
 	}
-	if err := errors.Join(l.Archives.Keep(digest), l.Archives.Ensure(ctx, digest, size)); err != nil {
+	l.Archives.Keep(digest)
+	if err := l.Archives.Ensure(ctx, digest, size); err != nil {
 		return err
 	}
 	file, err := l.Archives.Sealed(ctx, digest, size)

@@ -2171,8 +2171,7 @@ type UploadArtifactRequest struct {
 	// Only in the first message; bytes of the whole file.
 	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	// Only in the first message: the offset of the bytes, at most the size that
-	// GetArtifact returns.
+	// Only 0. Earlier brokers kept the first bytes of a broken upload.
 	Offset        uint64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2387,7 +2386,7 @@ type Artifact struct {
 	// What needs it: kernels as NAME@VERSION, "job 12", "node n1"; empty for
 	// nothing.
 	NeededBy []string `protobuf:"bytes,4,rep,name=needed_by,json=neededBy,proto3" json:"needed_by,omitempty"`
-	// True for the part of an interrupted upload.
+	// Always false. Earlier brokers listed interrupted uploads.
 	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2505,7 +2504,7 @@ func (x *GetArtifactRequest) GetDigest() string {
 type GetArtifactResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Stored bool                   `protobuf:"varint,1,opt,name=stored,proto3" json:"stored,omitempty"`
-	// Size of the stored file, or the received bytes of an interrupted upload.
+	// Size of the stored file; 0 if it is not stored.
 	Size          uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

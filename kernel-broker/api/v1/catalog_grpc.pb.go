@@ -103,21 +103,21 @@ type CatalogServiceClient interface {
 	// FAILED_PRECONDITION, PERMISSION_DENIED, UNAVAILABLE.
 	SignVersion(ctx context.Context, in *SignVersionRequest, opts ...grpc.CallOption) (*SignVersionResponse, error)
 	// UploadArtifact stores a file under its digest. The first message names
-	// digest, size and offset, the others carry the bytes from there on. The broker
-	// keeps the bytes of a broken upload for a while, see GetArtifact.
+	// digest and size, the others carry the bytes. Nothing is kept of a broken
+	// upload.
 	// Preconditions: the caller is an administrator; no other upload of this
 	// digest runs. Retry: safe, content is addressed by digest. Codes:
-	// INVALID_ARGUMENT for a size or digest that does not match, OUT_OF_RANGE
-	// for an offset beyond the received bytes, ABORTED while another
-	// upload of this digest runs, RESOURCE_EXHAUSTED when the store is full or
-	// too many uploads run, PERMISSION_DENIED, UNAVAILABLE.
+	// INVALID_ARGUMENT for a size or digest that does not match, ABORTED for an
+	// offset other than 0, RESOURCE_EXHAUSTED when the store is full or too many
+	// uploads run, PERMISSION_DENIED, UNAVAILABLE, also while another upload of
+	// this digest runs.
 	UploadArtifact(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadArtifactRequest, UploadArtifactResponse], error)
-	// FetchArtifact streams the bytes of a stored file from an offset.
-	// Preconditions: none. Retry: safe, continue at the last offset. Codes:
+	// FetchArtifact streams the bytes of a stored file, from an offset if there is
+	// one.
+	// Preconditions: none. Retry: safe. Codes:
 	// INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNAVAILABLE.
 	FetchArtifact(ctx context.Context, in *FetchArtifactRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchArtifactResponse], error)
-	// GetArtifact returns whether a file is stored, or how much of it has
-	// arrived.
+	// GetArtifact returns whether a file is stored.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	GetArtifact(ctx context.Context, in *GetArtifactRequest, opts ...grpc.CallOption) (*GetArtifactResponse, error)
@@ -366,21 +366,21 @@ type CatalogServiceServer interface {
 	// FAILED_PRECONDITION, PERMISSION_DENIED, UNAVAILABLE.
 	SignVersion(context.Context, *SignVersionRequest) (*SignVersionResponse, error)
 	// UploadArtifact stores a file under its digest. The first message names
-	// digest, size and offset, the others carry the bytes from there on. The broker
-	// keeps the bytes of a broken upload for a while, see GetArtifact.
+	// digest and size, the others carry the bytes. Nothing is kept of a broken
+	// upload.
 	// Preconditions: the caller is an administrator; no other upload of this
 	// digest runs. Retry: safe, content is addressed by digest. Codes:
-	// INVALID_ARGUMENT for a size or digest that does not match, OUT_OF_RANGE
-	// for an offset beyond the received bytes, ABORTED while another
-	// upload of this digest runs, RESOURCE_EXHAUSTED when the store is full or
-	// too many uploads run, PERMISSION_DENIED, UNAVAILABLE.
+	// INVALID_ARGUMENT for a size or digest that does not match, ABORTED for an
+	// offset other than 0, RESOURCE_EXHAUSTED when the store is full or too many
+	// uploads run, PERMISSION_DENIED, UNAVAILABLE, also while another upload of
+	// this digest runs.
 	UploadArtifact(grpc.ClientStreamingServer[UploadArtifactRequest, UploadArtifactResponse]) error
-	// FetchArtifact streams the bytes of a stored file from an offset.
-	// Preconditions: none. Retry: safe, continue at the last offset. Codes:
+	// FetchArtifact streams the bytes of a stored file, from an offset if there is
+	// one.
+	// Preconditions: none. Retry: safe. Codes:
 	// INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNAVAILABLE.
 	FetchArtifact(*FetchArtifactRequest, grpc.ServerStreamingServer[FetchArtifactResponse]) error
-	// GetArtifact returns whether a file is stored, or how much of it has
-	// arrived.
+	// GetArtifact returns whether a file is stored.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	GetArtifact(context.Context, *GetArtifactRequest) (*GetArtifactResponse, error)

@@ -1079,7 +1079,7 @@ type UploadRunFileRequest struct {
 	Node  string   `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	RunId uint64   `protobuf:"varint,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	File  *RunFile `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
-	// Offset of the data.
+	// Only 0. Earlier brokers kept the first bytes of a broken upload.
 	Offset        uint64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
 	Data          []byte `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1250,7 +1250,7 @@ func (x *GetRunFileRequest) GetDigest() string {
 type GetRunFileResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Stored bool                   `protobuf:"varint,1,opt,name=stored,proto3" json:"stored,omitempty"`
-	// Size of the stored file, or the bytes that have arrived.
+	// Size of the stored file; 0 if it is not stored.
 	Size          uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

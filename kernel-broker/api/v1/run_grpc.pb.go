@@ -69,12 +69,13 @@ type RunServiceClient interface {
 	// PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE.
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
 	// UploadRunFile stores one file of a node's result. The first message names
-	// it, the others carry the rest of its bytes.
-	// Preconditions: the run still awaits that node. Retry: safe; GetRunFile
-	// returns where to continue. Codes: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE,
+	// it, the others carry the rest of its bytes. Nothing is kept of a broken
+	// upload.
+	// Preconditions: the run still awaits that node. Retry: safe. Codes:
+	// INVALID_ARGUMENT, NOT_FOUND, ABORTED for an offset other than 0,
 	// FAILED_PRECONDITION, RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE.
 	UploadRunFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadRunFileRequest, UploadRunFileResponse], error)
-	// GetRunFile returns how many bytes of a file have arrived.
+	// GetRunFile returns whether a file is stored.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, UNAVAILABLE.
 	GetRunFile(ctx context.Context, in *GetRunFileRequest, opts ...grpc.CallOption) (*GetRunFileResponse, error)
 	// DeliverRun records that all files of a node are stored. The node may then
@@ -232,12 +233,13 @@ type RunServiceServer interface {
 	// PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
 	// UploadRunFile stores one file of a node's result. The first message names
-	// it, the others carry the rest of its bytes.
-	// Preconditions: the run still awaits that node. Retry: safe; GetRunFile
-	// returns where to continue. Codes: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE,
+	// it, the others carry the rest of its bytes. Nothing is kept of a broken
+	// upload.
+	// Preconditions: the run still awaits that node. Retry: safe. Codes:
+	// INVALID_ARGUMENT, NOT_FOUND, ABORTED for an offset other than 0,
 	// FAILED_PRECONDITION, RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE.
 	UploadRunFile(grpc.ClientStreamingServer[UploadRunFileRequest, UploadRunFileResponse]) error
-	// GetRunFile returns how many bytes of a file have arrived.
+	// GetRunFile returns whether a file is stored.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, UNAVAILABLE.
 	GetRunFile(context.Context, *GetRunFileRequest) (*GetRunFileResponse, error)
 	// DeliverRun records that all files of a node are stored. The node may then

@@ -8,25 +8,20 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // NeededArtifacts returns what needs which artifact: every version of a profile, but for
 // the image of one that was retired long ago and that no job and no node holds.
 // Its documents stay: they are the record of what once ran. runs are the files of
 // profiling runs by digest, with the runs that have them.
-func NeededArtifacts(profiles []kb.Profile, held map[kb.Ref][]string, runs map[string][]string, now time.Time, retiredFor time.Duration) (map[artifact.Digest][]string, error) {
-	needed := map[artifact.Digest][]string{}
+func NeededArtifacts(profiles []kb.Profile, held map[kb.Ref][]string, runs map[string][]string, now time.Time, retiredFor time.Duration) (map[string][]string, error) {
+	needed := map[string][]string{}
 	note := func(digest string, by ...string) error {
 		if digest == "" || len(by) == 0 {
 			return nil
 		}
-		d, err := artifact.ParseDigest(digest)
-		if err != nil {
-			return err
-		}
-		needed[d] = slices.Concat(needed[d], by)
-		return nil
+		needed[digest] = slices.Concat(needed[digest], by)
+		return kb.ValidateDigest(digest)
 	}
 	var wrong []error
 	for _, p := range profiles {

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/user"
 	"strconv"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // Catalog is what the service needs of the catalog. Errors are the domain's.
@@ -130,32 +131,13 @@ func (s *catalogService) GetSnapshot(ctx context.Context, _ *api.GetSnapshotRequ
 // chunkSize of what is sent to agents.
 const chunkSize = 128 << 10
 
-// Artifacts is what the service needs of the files behind the catalog. Errors
-// are the domain's.
+// Artifacts are the files behind the catalog; *artifact.Store has them.
 type Artifacts interface {
-	// Put stores what source yields, from offset on, under digest. It takes
-	// nothing over when the bytes have another size or digest
-	// (kb.ErrInvalid), and returns false, perhaps without reading,
-	// when the digest is there.
-	Put(ctx context.Context, digest string, size, offset uint64, source io.Reader) (stored bool, err error)
-	// State tells whether a file is stored, and its size, or else how many of
-	// its bytes have arrived.
-	State(ctx context.Context, digest string) (stored bool, size uint64, err error)
-	// Open returns a stored file and its size, or kb.ErrNotFound.
-	Open(ctx context.Context, digest string) (file io.ReadSeekCloser, size uint64, err error)
-	// List returns all files, what they take together, and the limit of that.
-	List(ctx context.Context) (files []Artifact, used, limit uint64, err error)
-	// Collect removes what nothing needs, or only says what that is.
-	Collect(ctx context.Context, dryRun bool) (removed []Artifact, err error)
-}
-
-// Artifact is a file behind the catalog with what needs it.
-type Artifact struct {
-	Digest   string
-	Size     uint64
-	Used     time.Time
-	NeededBy []string
-	Partial  bool
+	Put(ctx context.Context, digest string, size uint64, source io.Reader) (stored bool, err error)
+	Stat(digest string) (artifact.Entry, error)
+	Open(digest string) (*os.File, error)
+	List(ctx context.Context) (files []artifact.Stored, used, limit uint64, err error)
+	Collect(ctx context.Context, dryRun bool) (removed []artifact.Stored, err error)
 }
 
 func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifactServer) error {
@@ -167,13 +149,13 @@ func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifact
 	if err := u.check(s.maxBytes); err != nil {
 		return err
 	}
-	stored, err := u.put(stream.Context(), s.artifacts, first.GetData(), func() ([]byte, error) {
+	stored, err := s.artifacts.Put(stream.Context(), u.digest, u.size, &chunkReader{rest: first.GetData(), next: func() ([]byte, error) {
 		message, err := stream.Recv()
 		if err == nil && (message.GetDigest() != "" || message.GetSize() != 0 || message.GetOffset() != 0) {
 			err = fmt.Errorf("upload names a digest, size or offset after its first message: %w", kb.ErrInvalid)
 		}
 		return message.GetData(), err
-	})
+	}})
 	if err != nil {
 		return err
 	}
@@ -200,60 +182,48 @@ func (u upload) check(most uint64) error {
 	switch {
 	case u.size > most:
 		return status.Errorf(codes.ResourceExhausted, "%s has %d bytes, at most %d are allowed", u.what, u.size, most)
-	case u.offset > u.size:
-		return status.Errorf(codes.OutOfRange, "%s has %d bytes, offset %d is past them", u.what, u.size, u.offset)
+	case u.offset > 0:
+		// Clients that asked an earlier version of the broker for what it had received start again after this code.
+		return status.Errorf(codes.Aborted, "%s: nothing is kept of a broken upload, begin at the first byte", u.what)
 	}
 	return kb.ValidateDigest(u.digest)
 }
 
-// put stores what the messages hold.
-func (u upload) put(ctx context.Context, to Artifacts, data []byte, next func() ([]byte, error)) (stored bool, err error) {
-	source := &chunkReader{rest: data, left: u.size - u.offset, next: next}
-	stored, err = to.Put(ctx, u.digest, u.size, u.offset, source)
-	if source.err != nil {
-		// What went wrong in the stream tells more than what Put made of it.
-		err = source.err
-	}
-	return stored, err
-}
-
-// chunkReader reads the bytes of an upload, never more than were announced, and
-// no messages without any, of which there could be many.
+// chunkReader reads the bytes of an upload, and no messages without any, of which there could be many.
 type chunkReader struct {
 	next func() ([]byte, error)
 	rest []byte
-	left uint64
-	err  error
 }
 
 func (r *chunkReader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 {
 		data, err := r.next()
-		if errors.Is(err, io.EOF) {
-			return 0, io.EOF
-		}
 		if err == nil && len(data) == 0 {
 			err = fmt.Errorf("upload has a message without data after its first one: %w", kb.ErrInvalid)
 		}
 		if err != nil {
-			r.err = err
 			return 0, err
 		}
 		r.rest = data
 	}
-	if uint64(len(r.rest)) > r.left {
-		r.err = fmt.Errorf("upload has more bytes than it announced: %w", kb.ErrInvalid)
-		return 0, r.err
-	}
 	n := copy(p, r.rest)
-	r.rest, r.left = r.rest[n:], r.left-uint64(n)
+	r.rest = r.rest[n:]
 	return n, nil
 }
 
 // GetArtifact implements api.CatalogServiceServer.
-func (s *catalogService) GetArtifact(ctx context.Context, r *api.GetArtifactRequest) (*api.GetArtifactResponse, error) {
-	stored, size, err := s.artifacts.State(ctx, r.GetDigest())
+func (s *catalogService) GetArtifact(_ context.Context, r *api.GetArtifactRequest) (*api.GetArtifactResponse, error) {
+	stored, size, err := stat(s.artifacts, r.GetDigest())
 	return &api.GetArtifactResponse{Stored: stored, Size: size}, err
+}
+
+// stat reports whether a file is stored, and its size.
+func stat(files Artifacts, digest string) (stored bool, size uint64, err error) {
+	file, err := files.Stat(digest)
+	if errors.Is(err, kb.ErrNotFound) {
+		return false, 0, nil
+	}
+	return err == nil, file.Size, err
 }
 
 // ListArtifacts implements api.CatalogServiceServer.
@@ -268,21 +238,25 @@ func (s *catalogService) CollectArtifacts(ctx context.Context, r *api.CollectArt
 	return &api.CollectArtifactsResponse{Removed: artifactsToProto(removed)}, err
 }
 
-func artifactsToProto(files []Artifact) []*api.Artifact {
+func artifactsToProto(files []artifact.Stored) []*api.Artifact {
 	var out []*api.Artifact
 	for _, f := range files {
-		out = append(out, &api.Artifact{Digest: f.Digest, Size: f.Size, Used: convert.TimeToProto(f.Used), NeededBy: f.NeededBy, Partial: f.Partial})
+		out = append(out, &api.Artifact{Digest: f.Digest, Size: f.Size, Used: convert.TimeToProto(f.Used), NeededBy: f.NeededBy})
 	}
 	return out
 }
 
 func (s *catalogService) FetchArtifact(r *api.FetchArtifactRequest, stream api.CatalogService_FetchArtifactServer) (err error) {
-	file, size, err := s.artifacts.Open(stream.Context(), r.GetDigest())
+	file, err := s.artifacts.Open(r.GetDigest())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if r.GetOffset() > size {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if size := uint64(info.Size()); r.GetOffset() > size {
 		return status.Errorf(codes.OutOfRange, "artifact %q has %d bytes, offset %d is past them",
 			r.GetDigest(), size, r.GetOffset())
 	}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -214,19 +213,18 @@ func TestUploadRefused(t *testing.T) {
 		{"nothing", nil, codes.InvalidArgument, "first message"},
 		{"no digest", []*api.UploadArtifactRequest{{Data: data}}, codes.InvalidArgument, "digest"},
 		{"too large", []*api.UploadArtifactRequest{{Digest: digest, Size: 11}}, codes.ResourceExhausted, "at most 10"},
-		{"more than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: 7, Data: data}}, codes.InvalidArgument, "more bytes"},
-		{"less than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: data[:7]}}, codes.InvalidArgument, "other bytes"},
-		{"other bytes", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: []byte("12345679")}}, codes.InvalidArgument, "other bytes"},
-		{"offset past the end", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Offset: size + 1}}, codes.OutOfRange, "past them"},
+		{"more than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: 7, Data: data}}, codes.InvalidArgument, "too large"},
+		{"less than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: data[:7]}}, codes.InvalidArgument, "truncated"},
+		{"other bytes", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: []byte("12345679")}}, codes.InvalidArgument, "does not match"},
+		{"in the middle", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Offset: 1, Data: data[1:]}}, codes.Aborted, "begin at the first byte"},
+		{"past the end", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Offset: size + 1}}, codes.Aborted, "begin at the first byte"},
 		{"offset twice", []*api.UploadArtifactRequest{{Digest: digest, Size: size}, {Offset: 1, Data: data}}, codes.InvalidArgument, "after its first"},
 		{"digest twice", []*api.UploadArtifactRequest{{Digest: digest, Size: size}, {Digest: digest, Data: data}}, codes.InvalidArgument, "after its first"},
 	} {
 		_, err := upload(t, client, c.messages...)
 		want(t, c.name, err, c.code, c.words)
 	}
-	if len(f.files.bytes) != 0 {
-		t.Errorf("stored: %v", f.files.bytes)
-	}
+	f.storesNothing(t)
 }
 
 func TestLifecycleOverTheWire(t *testing.T) {
@@ -277,36 +275,72 @@ func TestLifecycleOverTheWire(t *testing.T) {
 	want(t, "a user", err, codes.PermissionDenied, "")
 }
 
-func TestUploadResumesOverTheWire(t *testing.T) {
+// An upload whose line goes dead starts again, as a client does that knows brokers which keep a part.
+func TestBrokenUploadOverTheWire(t *testing.T) {
 	f := serve(t, nil, nil)
 	client := api.NewCatalogServiceClient(f.local(t))
-	data := []byte("0123456789")
+	data := []byte("needed")
 	digest := digestOf(data)
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := client.UploadArtifact(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	say(t, stream, &api.UploadArtifactRequest{Digest: digest, Size: 10, Data: data[:4]})
-	var state *api.GetArtifactResponse
-	for deadline := time.Now().Add(time.Minute); state.GetSize() == 0; time.Sleep(time.Millisecond) {
-		if state, err = client.GetArtifact(t.Context(), &api.GetArtifactRequest{Digest: digest}); err != nil || time.Now().After(deadline) {
-			t.Fatalf("GetArtifact = %v, %v", state, err)
+	say(t, stream, &api.UploadArtifactRequest{Digest: digest, Size: 6, Data: data[:4]})
+	running := func() uint64 {
+		_, used, _, err := f.files.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
+		return used
 	}
+	until(t, "the upload", func() bool { return running() == 6 })
+	state, err := client.GetArtifact(t.Context(), &api.GetArtifactRequest{Digest: digest})
+	if err != nil || state.GetStored() || state.GetSize() != 0 {
+		t.Errorf("GetArtifact = %v, %v", state, err)
+	}
+	_, err = upload(t, client, &api.UploadArtifactRequest{Digest: digest, Size: 6, Data: data})
+	want(t, "the same beside it", err, codes.Unavailable, "another upload")
 	cancel() // the line goes dead
-	got, err := upload(t, client, &api.UploadArtifactRequest{Digest: digest, Size: 10, Offset: state.GetSize(), Data: data[state.GetSize():]})
+	until(t, "its end", func() bool { return running() == 0 })
+	got, err := upload(t, client, &api.UploadArtifactRequest{Digest: digest, Size: 6, Data: data})
 	if err != nil || !got.GetStored() {
 		t.Errorf("UploadArtifact = %v, %v", got, err)
 	}
-	list, err := client.ListArtifacts(t.Context(), &api.ListArtifactsRequest{})
-	if err != nil || len(list.GetArtifacts()) != 1 || list.GetUsedBytes() != 7 || list.GetLimitBytes() != 9 {
-		t.Errorf("ListArtifacts = %v, %v", list, err)
+	state, err = client.GetArtifact(t.Context(), &api.GetArtifactRequest{Digest: digest})
+	if err != nil || !state.GetStored() || state.GetSize() != 6 {
+		t.Errorf("GetArtifact = %v, %v", state, err)
 	}
-	f.files.parts["sha256:x"] = []byte("part")
+}
+
+func TestListAndCollectOverTheWire(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	f.keep(t, []byte("needed"))
+	f.keep(t, []byte("not needed"))
+	sizes := func() (all []uint64) {
+		list, err := client.ListArtifacts(t.Context(), &api.ListArtifactsRequest{})
+		if err != nil || list.GetLimitBytes() != 1<<30 {
+			t.Fatalf("ListArtifacts = %v, %v", list, err)
+		}
+		used := uint64(0)
+		for _, file := range list.GetArtifacts() {
+			if needed := file.GetSize() == 6; needed != (len(file.GetNeededBy()) == 1) {
+				t.Errorf("a file of %d bytes is needed by %v", file.GetSize(), file.GetNeededBy())
+			}
+			all, used = append(all, file.GetSize()), used+file.GetSize()
+		}
+		if used != list.GetUsedBytes() {
+			t.Errorf("%d bytes used, the files have %d", list.GetUsedBytes(), used)
+		}
+		return all
+	}
+	if got := sizes(); len(got) != 2 {
+		t.Errorf("files of %v bytes", got)
+	}
 	for _, dryRun := range []bool{true, false} {
 		removed, err := client.CollectArtifacts(t.Context(), &api.CollectArtifactsRequest{DryRun: dryRun})
-		if err != nil || len(removed.GetRemoved()) != 1 || !removed.GetRemoved()[0].GetPartial() || (len(f.files.parts) == 1) != dryRun {
+		if err != nil || len(removed.GetRemoved()) != 1 || removed.GetRemoved()[0].GetSize() != 10 || (len(sizes()) == 2) != dryRun {
 			t.Errorf("dry run %v: CollectArtifacts = %v, %v", dryRun, removed, err)
 		}
 	}

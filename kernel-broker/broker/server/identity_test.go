@@ -372,11 +372,7 @@ func TestStolenStream(t *testing.T) {
 	say(t, stream, &api.UploadArtifactRequest{Data: put})
 	_, err = stream.CloseAndRecv()
 	want(t, "other bytes behind it", err, codes.InvalidArgument, "")
-	f.files.mu.Lock()
-	defer f.files.mu.Unlock()
-	if len(f.files.bytes) != 0 {
-		t.Errorf("stored: %v", f.files.bytes)
-	}
+	f.storesNothing(t)
 }
 
 // Who cannot be looked up is not denied, and not allowed.

@@ -176,13 +176,13 @@ func (s *runService) UploadRunFile(stream api.RunService_UploadRunFileServer) er
 		return err
 	}
 	defer free()
-	_, err = u.put(stream.Context(), s.o.Artifacts, first.GetData(), func() ([]byte, error) {
+	_, err = s.o.Artifacts.Put(stream.Context(), u.digest, u.size, &chunkReader{rest: first.GetData(), next: func() ([]byte, error) {
 		message, err := stream.Recv()
 		if err == nil && message.GetFile() != nil {
 			err = fmt.Errorf("upload names a file after its first message: %w", kb.ErrInvalid)
 		}
 		return message.GetData(), err
-	})
+	}})
 	if err != nil {
 		return fmt.Errorf("%s: %w", u.what, err)
 	}
@@ -190,15 +190,12 @@ func (s *runService) UploadRunFile(stream api.RunService_UploadRunFileServer) er
 }
 
 // GetRunFile implements api.RunServiceServer.
-func (s *runService) GetRunFile(ctx context.Context, r *api.GetRunFileRequest) (*api.GetRunFileResponse, error) {
+func (s *runService) GetRunFile(_ context.Context, r *api.GetRunFileRequest) (*api.GetRunFileResponse, error) {
 	if err := s.o.Runs.AwaitsRun(r.GetNode(), r.GetRunId()); err != nil {
 		return nil, err
 	}
-	stored, size, err := s.o.Artifacts.State(ctx, r.GetDigest())
-	if err != nil {
-		return nil, err
-	}
-	return &api.GetRunFileResponse{Stored: stored, Size: size}, nil
+	stored, size, err := stat(s.o.Artifacts, r.GetDigest())
+	return &api.GetRunFileResponse{Stored: stored, Size: size}, err
 }
 
 // DeliverRun implements api.RunServiceServer.

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -31,104 +30,9 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
-
-// files is server.Artifacts in memory.
-type files struct {
-	mu    sync.Mutex
-	bytes map[string][]byte
-	parts map[string][]byte // of uploads that broke off
-}
-
-func (f *files) Put(_ context.Context, digest string, size, offset uint64, source io.Reader) (bool, error) {
-	f.mu.Lock()
-	_, has := f.bytes[digest]
-	f.mu.Unlock()
-	if has {
-		return false, nil
-	}
-	data, err := f.receive(digest, offset, source)
-	if err != nil {
-		return false, err
-	}
-	if uint64(len(data)) != size || digestOf(data) != digest {
-		return false, fmt.Errorf("artifact %q: other bytes: %w", digest, kb.ErrInvalid)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.bytes[digest] = data
-	delete(f.parts, digest)
-	return true, nil
-}
-
-// receive keeps what has come as it comes.
-func (f *files) receive(digest string, offset uint64, source io.Reader) ([]byte, error) {
-	f.mu.Lock()
-	data := bytes.Clone(f.parts[digest][:min(offset, uint64(len(f.parts[digest])))])
-	f.mu.Unlock()
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := source.Read(buffer)
-		if data = append(data, buffer[:n]...); n > 0 {
-			f.mu.Lock()
-			f.parts[digest] = bytes.Clone(data)
-			f.mu.Unlock()
-		}
-		if errors.Is(err, io.EOF) {
-			return data, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-func (f *files) State(_ context.Context, digest string) (bool, uint64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if data, has := f.bytes[digest]; has {
-		return true, uint64(len(data)), nil
-	}
-	return false, uint64(len(f.parts[digest])), nil
-}
-
-func (f *files) List(context.Context) ([]server.Artifact, uint64, uint64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var all []server.Artifact
-	for digest, data := range f.bytes {
-		all = append(all, server.Artifact{Digest: digest, Size: uint64(len(data)), NeededBy: []string{"mitgcm@1"}})
-	}
-	return all, 7, 9, nil
-}
-
-func (f *files) Collect(_ context.Context, dryRun bool) ([]server.Artifact, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var removed []server.Artifact
-	for digest, data := range f.parts {
-		removed = append(removed, server.Artifact{Digest: digest, Size: uint64(len(data)), Partial: true})
-		if !dryRun {
-			delete(f.parts, digest)
-		}
-	}
-	return removed, nil
-}
-
-type openFile struct{ *bytes.Reader }
-
-func (openFile) Close() error { return nil }
-
-func (f *files) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	data, has := f.bytes[digest]
-	if !has {
-		return nil, 0, fmt.Errorf("artifact %q: %w", digest, kb.ErrNotFound)
-	}
-	return openFile{bytes.NewReader(data)}, uint64(len(data)), nil
-}
 
 func digestOf(data []byte) string {
 	sum := sha256.Sum256(data)
@@ -139,7 +43,7 @@ func digestOf(data []byte) string {
 type fixture struct {
 	socket, address string
 	store           *memstore.Store
-	files           *files
+	files           *artifact.Store
 	log             *lockedBuffer
 	components      []server.Component
 }
@@ -167,12 +71,35 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
+// keep stores a file.
+func (f *fixture) keep(t *testing.T, content []byte) {
+	t.Helper()
+	if _, err := f.files.Put(t.Context(), digestOf(content), uint64(len(content)), bytes.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// storesNothing checks that no upload was taken.
+func (f *fixture) storesNothing(t *testing.T) {
+	t.Helper()
+	if files, _, _, err := f.files.List(t.Context()); err != nil || len(files) != 0 {
+		t.Errorf("stored: %v, %v", files, err)
+	}
+}
+
 func serve(t testing.TB, change func(*server.Options), register func(*grpc.Server)) *fixture {
 	t.Helper()
 	f := &fixture{
 		socket: filepath.Join(t.TempDir(), "broker.sock"), store: memstore.New(),
-		files: &files{bytes: map[string][]byte{}, parts: map[string][]byte{}}, log: &lockedBuffer{},
+		log:        &lockedBuffer{},
 		components: []server.Component{{Name: "store", Healthy: true}, {Name: "slurm", Healthy: true, Detail: "22.05.8"}},
+	}
+	var err error
+	if f.files, err = artifact.OpenStore(t.TempDir(), artifact.StoreOptions{Limit: 1 << 30, Log: slog.New(slog.DiscardHandler),
+		Needed: func(context.Context) (map[string][]string, error) {
+			return map[string][]string{digestOf([]byte("needed")): {"mitgcm@1"}}, nil
+		}}); err != nil {
+		t.Fatal(err)
 	}
 	o := server.Options{
 		Catalog: catalog.New(catalog.Options{Store: f.store, Log: slog.New(slog.DiscardHandler)}), Artifacts: f.files,

@@ -203,7 +203,7 @@ func TestOversized(t *testing.T) {
 		message = &api.UploadArtifactRequest{Data: make([]byte, 64<<10)}
 	}
 	_, err = upload.CloseAndRecv()
-	want(t, "an upload without end", err, codes.InvalidArgument, "more bytes than it announced")
+	want(t, "an upload without end", err, codes.InvalidArgument, "too large, more than 3 bytes")
 	empty, err := api.NewCatalogServiceClient(f.local(t)).UploadArtifact(t.Context())
 	if err != nil {
 		t.Fatal(err)

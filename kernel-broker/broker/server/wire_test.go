@@ -128,9 +128,7 @@ func TestTamperedOnTheWire(t *testing.T) {
 		artifact[i] = byte(random.Uint32())
 	}
 	digest := digestOf(artifact)
-	s.files.mu.Lock()
-	s.files.bytes[digest] = artifact
-	s.files.mu.Unlock()
+	s.keep(t, artifact)
 	agent := func() ([]byte, error) {
 		return fetched(t, proxy.address, credentials.NewTLS(mtls.ClientConfig(source, "lab")), digest)
 	}
@@ -188,9 +186,7 @@ func TestTamperedWithoutTLS(t *testing.T) {
 	f := serve(t, users, both)
 	proxy := tamper(t, f.address)
 	artifact := make([]byte, 50<<10)
-	f.files.mu.Lock()
-	f.files.bytes[digestOf(artifact)] = artifact
-	f.files.mu.Unlock()
+	f.keep(t, artifact)
 	proxy.answers.Store(true)
 	proxy.at.Store(40_000)
 	got, err := fetched(t, proxy.address, insecure.NewCredentials(), digestOf(artifact))

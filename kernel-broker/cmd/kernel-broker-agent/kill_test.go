@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/kexec"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // spawn runs the agent in a process of its own, to be killed.
@@ -142,7 +142,7 @@ func TestTakeOver(t *testing.T) {
 	second := n.end
 	n.up()
 	err := <-n.result
-	if !errors.Is(err, artifact.ErrInUse) {
+	if !errors.Is(err, kexec.ErrInUse) {
 		t.Errorf("the third agent: %v", err)
 	}
 	n.end = second

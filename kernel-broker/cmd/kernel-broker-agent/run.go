@@ -26,7 +26,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/runs"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/slurmd"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/notify"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
@@ -65,14 +64,13 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("proof of this boot: %w", err)
 	}
-	files, err := openretry.Open(ctx, openretry.Patience, artifact.ErrInUse, func() (*artifact.Cache, error) {
-		return artifact.OpenCache(c.Cache.Dir, int64(c.Cache.MaxBytes), log)
+	cache, err := openretry.Open(ctx, openretry.Patience, kexec.ErrInUse, func() (*kexec.Cache, error) {
+		return kexec.OpenCache(c.Cache.Dir, c.Cache.MaxBytes, stream.Fetch, log)
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, files.Close()) }()
-	cache := kexec.NewCache(files, c.Cache.MaxBytes, stream.Fetch)
+	defer func() { err = errors.Join(err, cache.Close()) }()
 	loader, err = newLoader(c, proven, cache, log)
 	if err != nil {
 		return err

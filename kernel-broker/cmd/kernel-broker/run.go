@@ -88,9 +88,9 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	// Set before anybody asks: what is held is known once there is a controller.
 	var ctl *controller.Controller
 	var profiles *catalog.Catalog
-	files, err := openArtifacts(filepath.Join(c.DataDir, "artifacts"), artifact.StoreOptions{
-		Limit: int64(c.Artifacts.MaxBytes), Uploads: c.Artifacts.MaxUploads, Grace: c.Artifacts.Grace, Log: log,
-		Needed: func(ctx context.Context) (map[artifact.Digest][]string, error) {
+	files, err := artifact.OpenStore(filepath.Join(c.DataDir, "artifacts"), artifact.StoreOptions{
+		Limit: c.Artifacts.MaxBytes, Uploads: c.Artifacts.MaxUploads, Grace: c.Artifacts.Grace, Log: log,
+		Needed: func(ctx context.Context) (map[string][]string, error) {
 			all, err := profiles.List(ctx)
 			if err != nil {
 				return nil, err
@@ -116,7 +116,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			log.Error("audit log not closed", "error", err)
 		}
 	}()
-	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.has, CheckEnvelope: checkSignature,
+	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.Has, CheckEnvelope: checkSignature,
 		Restricted: func(profile string) bool { return auth.State().Policy.Restricted(profile) }})
 	if ctl, err = newController(ctx, c, log, kept, profiles, files, slurmctld, auth, clock, service); err != nil {
 		return err
@@ -136,12 +136,12 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	return err
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
+func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files *artifact.Store, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
 	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorize: auth.authorizeJob,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
-		Runs: c.Runs.RunLimits, HasArtifact: files.has, CheckArtifact: files.check, Alive: service.Alive,
+		Runs: c.Runs.RunLimits, HasArtifact: files.Has, CheckArtifact: files.Check, Alive: service.Alive,
 	}
 	if len(c.ResetCommand) > 0 {
 		command, err := power.New(c.ResetCommand)
@@ -190,7 +190,7 @@ type grpcServer struct {
 
 func (s *grpcServer) serve(l net.Listener) error { return s.Serve(s.options.Listener(l)) }
 
-func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files artifacts, kept *etcdstore.Store, secured *server.TLS, auth *authorization) (*grpcServer, error) {
+func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files *artifact.Store, kept *etcdstore.Store, secured *server.TLS, auth *authorization) (*grpcServer, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}

@@ -66,7 +66,7 @@ type cluster struct {
 	t       *testing.T
 	dir     string
 	kept    *memstore.Store
-	files   artifacts
+	files   *artifact.Store
 	slurm   *oneJob
 	address string
 	control *controller.Controller
@@ -76,7 +76,7 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, dir: t.TempDir(), kept: memstore.New(), slurm: &oneJob{state: "CONFIGURING"}, address: "127.0.0.1:0"}
 	var err error
-	if c.files, err = openArtifacts(filepath.Join(c.dir, "artifacts"), artifact.StoreOptions{Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if c.files, err = artifact.OpenStore(filepath.Join(c.dir, "artifacts"), artifact.StoreOptions{Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	c.start()
@@ -93,10 +93,10 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
-	profiles := catalog.New(catalog.Options{Store: c.kept, Log: quiet, HasArtifact: c.files.has})
+	profiles := catalog.New(catalog.Options{Store: c.kept, Log: quiet, HasArtifact: c.files.Has})
 	limits := controller.DefaultRunLimits()
 	control, err := controller.New(c.t.Context(), controller.Options{Store: c.kept, Catalog: profiles, Slurm: c.slurm, Plan: plan.Defaults(),
-		PollBusy: 5 * time.Millisecond, PollIdle: 10 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 10, Runs: limits, HasArtifact: c.files.has, Log: quiet})
+		PollBusy: 5 * time.Millisecond, PollIdle: 10 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 10, Runs: limits, HasArtifact: c.files.Has, Log: quiet})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -258,13 +258,9 @@ func TestRunOverTheNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range done.Nodes {
-		file, size, err := c.files.Open(t.Context(), n.Files[0].Digest)
-		if err != nil || size != n.Files[0].Size || size < 300_000 {
-			t.Errorf("node %s: %d bytes, %v", n.Name, size, err)
-			continue
-		}
-		if err := file.Close(); err != nil {
-			t.Error(err)
+		file, err := c.files.Stat(n.Files[0].Digest)
+		if err != nil || file.Size != n.Files[0].Size || file.Size < 300_000 {
+			t.Errorf("node %s: %d bytes, %v", n.Name, file.Size, err)
 		}
 	}
 	files, err := c.control.RunFiles(t.Context())

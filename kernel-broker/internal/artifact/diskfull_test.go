@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // smallDisk is set in the process that has a disk of 1 MiB there.
@@ -55,24 +58,24 @@ func TestDiskFull(t *testing.T) {
 }
 
 func onSmallDisk(t *testing.T, root string) {
-	c := openCache(t, root, 1<<30)
-	small, large := newSource(300<<10), newSource(2<<20)
-	small.mustEnsure(t, c)
-	err := large.ensure(t, c)
-	if !errors.Is(err, ErrDiskFull) || !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("Ensure = %v, want ErrDiskFull", err)
+	d, err := OpenDir(root)
+	if err != nil {
+		t.Fatal(err)
 	}
-	wantCached(t, c, small)
+	put := func(size int) error {
+		content := random(size)
+		return d.Receive(t.Context(), digest.Of(content), uint64(size), bytes.NewReader(content))
+	}
+	if err := put(300 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(2 << 20); !errors.Is(err, kb.ErrExhausted) || !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("Receive = %v, want ErrExhausted", err)
+	}
 	if have := files(t, root); len(have) != 1 {
 		t.Errorf("files %v, want one", have)
 	}
-	if err := c.dir.put(t.Context(), large.digest, 2<<20, bytes.NewReader(large.content)); !errors.Is(err, ErrDiskFull) {
-		t.Fatalf("receive = %v, want ErrDiskFull", err)
+	if err := put(500 << 10); err != nil { // the room is free again
+		t.Fatal(err)
 	}
-	if have := files(t, root); len(have) != 1 {
-		t.Errorf("files %v, want one", have)
-	}
-	other := newSource(500 << 10) // the room is free again
-	other.mustEnsure(t, c)
-	wantCached(t, c, small, other)
 }

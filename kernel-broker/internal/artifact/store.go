@@ -13,28 +13,20 @@ import (
 	"sync"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
-// Errors of a Store.
-var (
-	// ErrOffset: an upload starts beyond the received data.
-	ErrOffset = errors.New("offset beyond the received data")
-	// ErrStoreFull: the artifact would exceed the store's limit.
-	ErrStoreFull = errors.New("artifact store is full")
-	// ErrUploads: the limit of concurrent uploads is reached.
-	ErrUploads = errors.New("too many concurrent uploads")
-)
-
 type StoreOptions struct {
-	// Limit in bytes of all artifacts and interrupted uploads; 0 means none.
-	Limit int64
+	// Limit in bytes of all artifacts and running uploads; 0 means none.
+	Limit uint64
 	// Uploads is the limit of concurrent uploads; 0 means none.
 	Uploads int
-	// Grace is how long an unneeded file stays: it may be about to be registered, or an interrupted upload may resume.
+	// Grace is how long an unneeded file stays: it may be about to be registered.
 	Grace time.Duration
-	// Needed returns the needed artifacts and their users, for Collect.
-	Needed func(ctx context.Context) (map[Digest][]string, error)
+	// Needed returns the needed artifacts and their users, by digest, for Collect.
+	Needed func(ctx context.Context) (map[string][]string, error)
 	// Space tells what is free of how much, and defaults to what the system says.
 	Space func(dir string) (free, whole uint64, err error)
 	// Now defaults to time.Now.
@@ -42,14 +34,14 @@ type StoreOptions struct {
 	Log *slog.Logger
 }
 
-// Store is the broker's Dir: bounded, filled by resumable uploads, and cleared of unneeded files. Its methods are safe
-// for concurrent use; only one process may have it open.
+// Store is the broker's Dir: bounded, and cleared of unneeded files. Its methods are safe for concurrent use; only one
+// process may have it open.
 type Store struct {
 	dir *Dir
 	o   StoreOptions
 
 	mu      sync.Mutex
-	running map[Digest]int64 // uploads, with the bytes they were promised
+	running map[string]uint64 // uploads by digest, with their sizes
 }
 
 // OpenStore creates the directory if missing.
@@ -64,81 +56,64 @@ func OpenStore(root string, o StoreOptions) (*Store, error) {
 	if o.Space == nil {
 		o.Space = diskfull.Space
 	}
-	return &Store{dir: dir, o: o, running: map[Digest]int64{}}, nil
+	return &Store{dir: dir, o: o, running: map[string]uint64{}}, nil
 }
 
 // Open opens an artifact for reading; see Dir.Open.
-func (s *Store) Open(digest Digest) (*os.File, error) { return s.dir.Open(digest) }
+func (s *Store) Open(digest string) (*os.File, error) { return s.dir.Open(digest) }
 
-// Check verifies a whole file. A damaged one is removed, so that it can be uploaded again, and reported as
-// ErrDigestMismatch. ErrNotFound: it is missing.
-func (s *Store) Check(ctx context.Context, digest Digest) error {
-	file, err := s.dir.Open(digest)
+// Stat describes an artifact; see Dir.Stat.
+func (s *Store) Stat(digest string) (Entry, error) { return s.dir.Stat(digest) }
+
+// Check verifies a whole file. A damaged one is removed, so that it can be uploaded again, and reported as ErrInvalid.
+// ErrNotFound: it is missing.
+func (s *Store) Check(ctx context.Context, want string) error {
+	file, err := s.dir.Open(want)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	if err = s.dir.verify(ctx, digest, file); !errors.Is(err, ErrDigestMismatch) {
-		return err
+	have, _, err := digest.Copy(ctx, io.Discard, file)
+	if err == nil && have == want {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("artifact %s: %w", want, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// It may have been uploaded again meanwhile.
 	read, failed := file.Stat()
-	now, missing := os.Stat(s.dir.Path(digest))
+	now, missing := os.Stat(file.Name())
 	if failed == nil && missing == nil && os.SameFile(read, now) {
-		err = errors.Join(err, s.dir.Remove(digest))
+		failed = s.dir.Remove(want)
 	}
-	return errors.Join(err, failed)
-}
-
-// State reports whether an artifact is stored, or how much of it has arrived.
-func (s *Store) State(digest Digest) (stored bool, size int64, err error) {
-	entry, err := s.dir.Stat(digest)
-	if err == nil {
-		return true, entry.Size, nil
-	}
-	if !errors.Is(err, ErrNotFound) {
-		return false, 0, err
-	}
-	info, err := os.Lstat(s.dir.partialPath(digest))
-	if errors.Is(err, os.ErrNotExist) {
-		return false, 0, nil
-	}
-	if err != nil {
-		return false, 0, fmt.Errorf("artifact %s: %w", digest, err)
-	}
-	return false, info.Size(), nil
+	return errors.Join(fmt.Errorf("artifact %q: %w", file.Name(), mismatch(want, have)), failed)
 }
 
 // Has reports whether an artifact is stored with that size. It protects the artifact from Collect for the grace period.
-func (s *Store) Has(digest Digest, size int64) (bool, error) {
+func (s *Store) Has(digest string, size uint64) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hasLocked(digest, size)
 }
 
-func (s *Store) hasLocked(digest Digest, size int64) (bool, error) {
+func (s *Store) hasLocked(digest string, size uint64) (bool, error) {
 	entry, err := s.dir.Stat(digest)
-	if errors.Is(err, ErrNotFound) || err == nil && entry.Size != size {
+	if errors.Is(err, kb.ErrNotFound) || err == nil && entry.Size != size {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	now := s.o.Now()
-	if err := os.Chtimes(s.dir.Path(digest), now, now); err != nil {
-		return false, fmt.Errorf("artifact %s: %w", digest, missing(err))
-	}
-	return true, nil
+	return true, s.dir.Touch(digest, s.o.Now())
 }
 
-// Put receives an artifact from offset on, at most the size reported by State; data beyond offset is dropped. It returns
-// false, without reading, if the artifact is stored. If the source breaks off, the received data is kept.
+// Put receives an artifact. It returns false, without reading, if the artifact is stored.
 //
-// Errors: those of the source; ErrTruncated, ErrDigestMismatch (nothing is kept), ErrTooLarge, ErrOffset, ErrInUse while
-// another upload of the artifact runs, ErrUploads, ErrStoreFull, ErrDiskFull.
-func (s *Store) Put(ctx context.Context, digest Digest, size, offset int64, source io.Reader) (stored bool, err error) {
+// Errors: those of the source and of Dir.Receive; ErrUnavailable while another upload of the artifact runs, ErrExhausted
+// when too many run or the store is full.
+func (s *Store) Put(ctx context.Context, digest string, size uint64, source io.Reader) (stored bool, err error) {
 	has, err := s.begin(ctx, digest, size)
 	if err != nil {
 		return false, fmt.Errorf("artifact %s: %w", digest, err)
@@ -147,15 +122,15 @@ func (s *Store) Put(ctx context.Context, digest Digest, size, offset int64, sour
 		return false, nil
 	}
 	defer s.end(digest)
-	if err := s.receive(ctx, digest, size, offset, source); err != nil {
-		return false, fmt.Errorf("artifact %s: %w", digest, err)
+	if err := s.dir.Receive(ctx, digest, size, source); err != nil {
+		return false, err
 	}
 	return true, nil
 }
 
 // begin makes room and registers the upload, unless the artifact is stored.
-func (s *Store) begin(ctx context.Context, digest Digest, size int64) (has bool, err error) {
-	if has, err = s.admit(digest, size); !errors.Is(err, ErrStoreFull) && !errors.Is(err, ErrDiskFull) || s.o.Needed == nil {
+func (s *Store) begin(ctx context.Context, digest string, size uint64) (has bool, err error) {
+	if has, err = s.admit(digest, size); !errors.Is(err, errNoRoom) || s.o.Needed == nil {
 		return has, err
 	}
 	removed, clearing := s.Collect(ctx, false)
@@ -168,110 +143,88 @@ func (s *Store) begin(ctx context.Context, digest Digest, size int64) (has bool,
 	return s.admit(digest, size)
 }
 
-func (s *Store) admit(digest Digest, size int64) (has bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if has, err := s.hasLocked(digest, size); has || err != nil {
-		return has, err
-	}
-	if _, runs := s.running[digest]; runs {
-		return false, fmt.Errorf("%w by another upload", ErrInUse)
-	}
-	if s.o.Uploads > 0 && len(s.running) >= s.o.Uploads {
-		return false, fmt.Errorf("%w: %d", ErrUploads, len(s.running))
-	}
-	u, err := s.dir.usage(s.running, digest)
-	if err != nil {
-		return false, err
-	}
-	if s.o.Limit > 0 && (size > s.o.Limit || u.bytes > s.o.Limit-size) {
-		return false, fmt.Errorf("%w: %d bytes wanted, %d of %d in use", ErrStoreFull, size, u.bytes, s.o.Limit)
-	}
-	if free, whole, err := s.o.Space(s.dir.root); err == nil {
-		if reserve := min(reserve, whole/reserveFraction); free < reserve || uint64(size) > free-reserve {
-			return false, fmt.Errorf("%w: %d bytes wanted, %d free, of which %d stay for the broker's records", ErrDiskFull, size, free, reserve)
-		}
-	}
-	s.running[digest] = size
-	return false, nil
-}
-
 const (
+	// uploadsWait is when to come back for one who finds too many uploads under way.
+	uploadsWait = 5 * time.Second
 	// reserve is what uploads leave free: the audit log and the broker's store may be on the same disk.
 	reserve = 512 << 20
 	// reserveFraction of a small disk is its reserve.
 	reserveFraction = 10
 )
 
-func (s *Store) end(digest Digest) {
+// errNoRoom: Collect may help.
+var errNoRoom = fmt.Errorf("no room for another artifact: %w", kb.ErrExhausted)
+
+func (s *Store) admit(digest string, size uint64) (has bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if has, err := s.hasLocked(digest, size); has || err != nil {
+		return has, err
+	}
+	if _, runs := s.running[digest]; runs {
+		return false, fmt.Errorf("in use by another upload: %w", kb.ErrUnavailable)
+	}
+	if n := len(s.running); s.o.Uploads > 0 && n >= s.o.Uploads {
+		return false, &kb.RetryableError{Wait: uploadsWait, Err: fmt.Errorf("too many concurrent uploads, %d: %w", n, kb.ErrExhausted)}
+	}
+	_, used, err := s.listLocked()
+	if err != nil {
+		return false, err
+	}
+	if s.o.Limit > 0 && (size > s.o.Limit || used > s.o.Limit-size) {
+		return false, fmt.Errorf("artifact store is full, %d bytes wanted, %d of %d in use: %w", size, used, s.o.Limit, errNoRoom)
+	}
+	if free, whole, err := s.o.Space(s.dir.root); err == nil {
+		if reserve := min(reserve, whole/reserveFraction); free < reserve || size > free-reserve {
+			return false, fmt.Errorf("no space on the disk, %d bytes wanted, %d free, of which %d stay for the broker's records: %w", size, free, reserve, errNoRoom)
+		}
+	}
+	s.running[digest] = size
+	return false, nil
+}
+
+func (s *Store) end(digest string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.running, digest)
 }
 
-// receive appends to the received data and renames the complete file.
-func (s *Store) receive(ctx context.Context, digest Digest, size, offset int64, source io.Reader) error {
-	return s.dir.receive(digest, size, func(p *partial) error {
-		info, err := p.file.Stat()
-		if err != nil {
-			return err
+// listLocked returns the artifacts and the bytes in use: theirs, and those that running uploads are to have.
+func (s *Store) listLocked() (files []Entry, used uint64, err error) {
+	files, err = s.dir.List()
+	for _, f := range files {
+		if _, runs := s.running[f.Digest]; !runs { // or it counts twice for a moment
+			used += f.Size
 		}
-		if offset < 0 || offset > info.Size() || offset > size {
-			return fmt.Errorf("%w: %d, %d bytes have", ErrOffset, offset, info.Size())
-		}
-		if err := p.file.Truncate(offset); err != nil {
-			return err
-		}
-		if err := p.rehash(ctx); err != nil {
-			return err
-		}
-		return p.take(ctx, source)
-	})
+	}
+	for _, size := range s.running {
+		used += size
+	}
+	return files, used, err
 }
 
 // Stored is a file of a Store and its users.
 type Stored struct {
 	Entry
 	NeededBy []string
-	// Partial: an upload that runs or broke off.
-	Partial bool
 }
 
-// List returns every file of the store, interrupted uploads last, and the total size.
-func (s *Store) List(ctx context.Context) ([]Stored, int64, error) {
-	needed, err := s.needed(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u, err := s.dir.usage(s.running, Digest{})
-	if err != nil {
-		return nil, 0, err
-	}
-	all := make([]Stored, 0, len(u.whole)+len(u.partial))
-	for _, e := range u.whole {
-		all = append(all, Stored{Entry: e, NeededBy: needed[e.Digest]})
-	}
-	for _, e := range u.partial {
-		file := Stored{Entry: e, Partial: true}
-		if _, runs := s.running[e.Digest]; runs {
-			file.NeededBy = []string{"an upload"}
-		}
-		all = append(all, file)
-	}
-	return all, u.bytes, nil
-}
-
-func (s *Store) needed(ctx context.Context) (map[Digest][]string, error) {
+// List returns every file of the store, the bytes in use and their limit.
+func (s *Store) List(ctx context.Context) (all []Stored, used, limit uint64, err error) {
 	if s.o.Needed == nil {
-		return nil, errors.New("artifact store: no list of needed artifacts")
+		return nil, 0, 0, errors.New("artifact store: no list of needed artifacts")
 	}
 	needed, err := s.o.Needed(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("needed artifacts: %w", err)
+		return nil, 0, 0, fmt.Errorf("needed artifacts: %w", err)
 	}
-	return needed, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	files, used, err := s.listLocked()
+	for _, f := range files {
+		all = append(all, Stored{Entry: f, NeededBy: needed[f.Digest]})
+	}
+	return all, used, s.o.Limit, err
 }
 
 // Collect removes and returns files that nothing needs and that were not requested within the grace period; with dryRun
@@ -279,7 +232,7 @@ func (s *Store) needed(ctx context.Context) (map[Digest][]string, error) {
 //
 // It reads them without a lock: clients that are about to need a file call Has first, which protects the file.
 func (s *Store) Collect(ctx context.Context, dryRun bool) ([]Stored, error) {
-	all, _, err := s.List(ctx)
+	all, _, _, err := s.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -314,24 +267,16 @@ func garbage(all []Stored, now time.Time, grace time.Duration) []Stored {
 func (s *Store) remove(file Stored) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := s.dir.Path(file.Digest)
-	if file.Partial {
-		path = s.dir.partialPath(file.Digest)
-		if _, runs := s.running[file.Digest]; runs {
-			return false, nil
-		}
-	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		return false, ignoreMissing(err)
-	}
-	if info.ModTime().After(file.Used) {
+	now, err := s.dir.Stat(file.Digest)
+	if errors.Is(err, kb.ErrNotFound) || err == nil && now.Used.After(file.Used) {
 		return false, nil
 	}
-	if err := ignoreMissing(os.Remove(path)); err != nil {
-		return false, fmt.Errorf("artifact %s: %w", file.Digest, err)
+	if err == nil {
+		err = s.dir.Remove(file.Digest)
 	}
-	s.o.Log.Info("unused artifact removed", "digest", file.Digest.String(), "size", file.Size,
-		"partial", file.Partial, "unused_since", file.Used.UTC().Format(time.RFC3339))
+	if err != nil {
+		return false, err
+	}
+	s.o.Log.Info("unused artifact removed", "digest", file.Digest, "size", file.Size, "unused_since", file.Used.UTC().Format(time.RFC3339))
 	return true, nil
 }
