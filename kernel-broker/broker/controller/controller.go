@@ -189,10 +189,12 @@ func (c *Controller) poll(ctx context.Context) {
 		c.mu.Lock()
 		comments := c.endingLocked()
 		c.mu.Unlock()
+		begun := time.Now()
 		view, err := c.polls.take(ctx, comments)
 		if err == nil {
 			c.askBoot(ctx)
 		}
+		took := time.Since(begun)
 		c.mu.Lock()
 		if err != nil && ctx.Err() == nil && c.viewErr == nil {
 			c.log.Warn("slurmctld cannot be seen", "error", err)
@@ -205,15 +207,24 @@ func (c *Controller) poll(ctx context.Context) {
 			c.view = view
 			c.kickLocked()
 		}
-		pause := c.pauseLocked()
+		pause := c.pauseLocked(took)
 		c.mu.Unlock()
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-c.wakePoll:
-		case <-timer.C:
-		}
-		timer.Stop()
+		rest(ctx, min(took, pause), nil) // also where all nodes of a large job report at once
+		rest(ctx, pause-took, c.wakePoll)
+	}
+}
+
+// rest waits until the time is over, or something else is to be done.
+func rest(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-timer.C:
 	}
 }
 
@@ -224,15 +235,19 @@ const (
 	eagerTimes = 4
 )
 
-// pauseLocked is the time to the next look.
-func (c *Controller) pauseLocked() time.Duration {
+// pollPauses is how many times as long as a poll the pause after it is at least, so that the polls of a large or busy
+// slurmctld do not slow it down.
+const pollPauses = 3
+
+// pauseLocked is the time to the next poll, after one that took so long.
+func (c *Controller) pauseLocked(took time.Duration) time.Duration {
 	switch {
 	case time.Since(c.eager) < eagerTime:
-		return c.o.PollBusy / eagerTimes
+		return max(c.o.PollBusy/eagerTimes, took)
 	case c.busyLocked():
-		return c.o.PollBusy
+		return max(c.o.PollBusy, pollPauses*took)
 	}
-	return c.o.PollIdle
+	return max(c.o.PollIdle, pollPauses*took)
 }
 
 // endingLocked reports whether an epilog waits for an answer.
