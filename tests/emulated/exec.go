@@ -75,6 +75,7 @@ func (c *Cluster) wait(ctx context.Context, limit time.Duration, what string, do
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %v", lab.ErrTimeout, limit))
 	defer cancel()
 	for {
+		began := time.Now()
 		ok, err := done()
 		if ok && err == nil {
 			return nil
@@ -85,13 +86,20 @@ func (c *Cluster) wait(ctx context.Context, limit time.Duration, what string, do
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
-		case <-time.After(pollEvery):
+		case <-time.After(pollPause(time.Since(began))):
 		}
 	}
 }
 
-// pollEvery is the polling interval of conditions: each starts a program or two, for several clusters side by side.
-const pollEvery = 50 * time.Millisecond
+// pollEvery is the pause between two looks at a condition. Each starts a program or two, for several clusters side by side:
+// where that takes long the processors are busy, and more of it makes everything later.
+const (
+	pollEvery    = 50 * time.Millisecond
+	longestPause = 200 * time.Millisecond
+)
+
+// pollPause follows a look that took so long.
+func pollPause(took time.Duration) time.Duration { return min(max(pollEvery, 2*took), longestPause) }
 
 func (c *Cluster) progress(format string, args ...any) {
 	var w io.Writer = io.Discard

@@ -125,13 +125,14 @@ func (s *Trial) OK(err error) {
 func (s *Trial) Within(limit time.Duration, done func() bool) bool {
 	s.T.Helper()
 	for end := time.Now().Add(limit); ; {
+		began := time.Now()
 		if done() {
 			return true
 		}
 		if s.Ctx.Err() != nil || time.Now().After(end) {
 			return false
 		}
-		pause(s.Ctx, pollEvery)
+		pause(s.Ctx, pollPause(time.Since(began)))
 	}
 }
 

@@ -299,10 +299,10 @@ func (p *VerifiedUser) Binds(message proto.Message) error {
 // How many calls are remembered, of each user and of all. Nobody makes as many
 // within the time by hand, and one user must not fill it for the others.
 const (
-	mostOfUser = 1 << 14
-	mostOfAll  = 1 << 18
-	// memorable is longer than any credential counts.
-	memorable = 2*MaxAge + 2*time.Second
+	mostOfUser    = 1 << 14
+	MaxRemembered = 1 << 18
+	// RememberedFor is longer than any credential counts.
+	RememberedFor = 2*MaxAge + 2*time.Second
 )
 
 // memory knows the nonces that were used. munged has such a memory, too, but
@@ -322,9 +322,9 @@ func (m *memory) add(now time.Time, uid uint32, nonce string) error {
 	if _, again := used[nonce]; again {
 		return ErrUsed
 	}
-	if len(used) >= mostOfUser || m.all >= mostOfAll {
+	if len(used) >= mostOfUser || m.all >= MaxRemembered {
 		return fmt.Errorf("uid %d made %d calls within %v, and there is no room to remember more: %w",
-			uid, len(used), memorable, kb.ErrUnavailable)
+			uid, len(used), RememberedFor, kb.ErrUnavailable)
 	}
 	if used == nil {
 		used = map[string]time.Time{}
@@ -343,7 +343,7 @@ func (m *memory) sweep(now time.Time) {
 	m.swept = now
 	for uid, used := range m.users {
 		for nonce, at := range used {
-			if now.Sub(at) > memorable {
+			if now.Sub(at) > RememberedFor {
 				delete(used, nonce)
 				m.all--
 			}

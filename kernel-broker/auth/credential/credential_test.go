@@ -134,7 +134,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	if err := m.add(now, 2, nonce(1)); err != nil {
 		t.Errorf("another user: %v", err)
 	}
-	now = now.Add(memorable - time.Second)
+	now = now.Add(RememberedFor - time.Second)
 	if err := m.add(now, 2, nonce(1)); !errors.Is(err, ErrUsed) {
 		t.Errorf("just within memory: %v", err)
 	}

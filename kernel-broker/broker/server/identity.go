@@ -55,6 +55,7 @@ func (g *interceptor) identify(ctx context.Context, method string) (caller Calle
 		g.quotas.failed.Take(hostOf(caller.Address))
 		return caller, nil, err
 	}
+	g.quotas.proven.Take(hostOf(caller.Address))
 	return caller, func(message any) error {
 		m, ok := message.(proto.Message)
 		if !ok {

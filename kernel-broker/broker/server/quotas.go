@@ -41,8 +41,13 @@ var listings = map[string]bool{
 	api.TrustService_ListCertificates_FullMethodName: true,
 }
 
-// logRate limits the log lines about one caller's refusals.
-var logRate = limit.Rate{PerSecond: 0.1, Burst: 1}
+var (
+	// logRate limits the log lines about one caller's refusals.
+	logRate = limit.Rate{PerSecond: 0.1, Burst: 1}
+	// provenRate limits the good credentials of one address: root on a node makes some of all users, and those of the last
+	// two minutes are remembered. One address then has a sixteenth of that memory.
+	provenRate = limit.Rate{PerSecond: 100, Burst: 4000}
+)
 
 // quotas hold each caller to its limits.
 type quotas struct {
@@ -52,6 +57,7 @@ type quotas struct {
 	changes                 *limit.Rates
 	// failed counts calls that cost munged a decode and were refused, by address.
 	failed                *limit.Rates
+	proven                *limit.Rates
 	logged                *limit.Rates
 	calls, listings       *limit.Semaphore
 	decodes, listingTurns *semaphore.Weighted
@@ -62,7 +68,7 @@ func newQuotas(l Limits, exempt func(Caller) bool) *quotas {
 	l.Changes = cmp.Or(l.Changes, DefaultLimits().Changes)
 	rates := func(r limit.Rate) *limit.Rates { return limit.NewRates(r, limit.DefaultKeep, nil) }
 	return &quotas{limits: l, isExempt: exempt, users: rates(l.user()), nodes: rates(l.node()), addresses: rates(l.address()), changes: rates(l.Changes),
-		failed: rates(l.address()), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
+		failed: rates(l.address()), proven: rates(provenRate), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
 		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), backlog: newBacklog()}
 }
 
@@ -97,7 +103,7 @@ func (q *quotas) begin(method string, caller Caller) (done func(), err error) {
 }
 
 // decode waits for a turn at munged. An address whose credentials failed too
-// often has none.
+// often, or that had too many, has none.
 func (q *quotas) decode(ctx context.Context, address string) (done func(), err error) {
 	if err := acquire(ctx, q.decodes, "credentials"); err != nil {
 		return nil, err
@@ -105,6 +111,10 @@ func (q *quotas) decode(ctx context.Context, address string) (done func(), err e
 	if wait := q.failed.Wait(address); wait > 0 {
 		q.decodes.Release(1)
 		return nil, retryIn(wait, "%s: more than %v failed credentials a second, and %d at once", address, q.failed.PerSecond, q.failed.Burst)
+	}
+	if wait := q.proven.Wait(address); wait > 0 {
+		q.decodes.Release(1)
+		return nil, retryIn(wait, "%s: more than %v credentials a second, and %d at once", address, q.proven.PerSecond, q.proven.Burst)
 	}
 	return func() { q.decodes.Release(1) }, nil
 }
