@@ -21,13 +21,17 @@ const reconnectGrace = 10 * time.Second
 func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var without []string
+	var without, rising []string
 	var records []*kb.Node
 	for _, name := range nodes {
-		n := c.records.nodes[name]
-		if n != nil && n.Boot.BootID != "" || c.sessions[name] != nil {
+		if c.hadAgentLocked(name) {
 			continue
 		}
+		if c.wasOffLocked(name) {
+			rising = append(rising, name)
+			continue
+		}
+		n := c.records.nodes[name]
 		without = append(without, name)
 		if n == nil {
 			n = &kb.Node{Name: name}
@@ -36,7 +40,11 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 		n.Refused, n.RefusedAt = id, c.clock.Now()
 		records = append(records, n)
 	}
-	if len(without) == 0 {
+	switch {
+	case len(without) > 0:
+	case len(rising) > 0:
+		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: %d of its nodes are powered up, and their agents have yet to come: %w", id, len(rising), kb.ErrUnavailable)}
+	default:
 		return nil
 	}
 	slices.Sort(without)
@@ -51,4 +59,25 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 	few := without[:min(len(without), 8)]
 	return fmt.Errorf("no agent has ever come from %v (%d of the job's %d nodes): install kernel-broker-agent there, or keep the job off with --exclude: %w",
 		few, len(without), len(nodes), kb.ErrFailedPrecondition)
+}
+
+func (c *Controller) hadAgentLocked(name string) bool {
+	n := c.records.nodes[name]
+	return n != nil && n.Boot.BootID != "" || c.sessions[name] != nil
+}
+
+// noteOffLocked remembers which nodes without an agent have no power. Slurm's power saving may have switched them off
+// before the agent was installed in the image that they boot.
+func (c *Controller) noteOffLocked(view kb.SlurmView) {
+	for name, s := range view.Nodes {
+		if s.PowerIsOff() && !c.hadAgentLocked(name) {
+			c.off[name] = c.clock.Now()
+		}
+	}
+}
+
+// wasOffLocked reports whether Slurm powers up a node whose agent may come with that.
+func (c *Controller) wasOffLocked(name string) bool {
+	at, was := c.off[name]
+	return was && c.clock.Now().Sub(at) < max(c.view.ResumeTimeout, time.Minute)
 }

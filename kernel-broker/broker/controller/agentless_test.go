@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -59,5 +60,39 @@ func TestAgentsHaveTimeToCome(t *testing.T) {
 	f.attach("n1", kb.StockProfile, "", bootOne)
 	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
 		t.Errorf("Ensure: %v", err)
+	}
+}
+
+// A node of power saving that was switched off before its agent ever came is powered up for a job: the job waits for the
+// agent as long as Slurm waits for the node.
+func TestFirstJobOnANodeThatWasOff(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	f.slurm.node("n1", "IDLE+POWERED_DOWN", "")
+	until(t, "the node is seen", func() bool {
+		f.c.mu.Lock()
+		defer f.c.mu.Unlock()
+		return !f.c.off["n1"].IsZero()
+	})
+	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
+	f.slurm.job(7, "CONFIGURING", "n1")
+	var later *kb.RetryableError
+	if _, err := f.c.Ensure(t.Context(), request(7)); !errors.As(err, &later) || f.slurm.seen("hold 7") != 0 {
+		t.Fatalf("Ensure: %v; calls %q", err, f.slurm.calls)
+	}
+	f.attach("n1", kb.StockProfile, "", bootOne)
+	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
+		t.Errorf("its agent has come: %v", err)
+	}
+
+	f = newFixture(t)
+	f.start()
+	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
+	f.slurm.job(7, "CONFIGURING", "n1")
+	f.c.mu.Lock()
+	f.c.off["n1"] = f.c.clock.Now().Add(-2 * time.Hour)
+	f.c.mu.Unlock()
+	if _, err := f.c.Ensure(t.Context(), request(7)); !errors.Is(err, kb.ErrFailedPrecondition) || f.slurm.seen("hold 7") != 1 {
+		t.Errorf("no agent has come in time: %v; calls %q", err, f.slurm.calls)
 	}
 }

@@ -52,7 +52,9 @@ type Controller struct {
 	reboots   map[string]time.Time // when Slurm began to boot nodes that are to be reset for it
 	// plainBoots is when Slurm began to boot nodes for jobs that asked for that and for no kernel.
 	plainBoots map[string]time.Time
-	damaged    map[string]string // images of stock, by digest
+	// off is when Slurm's power saving last had a node switched off from which no agent has ever come.
+	off     map[string]time.Time
+	damaged map[string]string // images of stock, by digest
 	// restored is when Slurm was last told what an administrator said of a node.
 	restored  map[string]time.Time
 	checked   time.Time         // when these were looked at last
@@ -98,6 +100,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		resets:       map[string]time.Time{},
 		reboots:      map[string]time.Time{},
 		plainBoots:   map[string]time.Time{},
+		off:          map[string]time.Time{},
 		damaged:      map[string]string{},
 		restored:     map[string]time.Time{},
 		oversized:    map[string]string{},
@@ -205,6 +208,7 @@ func (c *Controller) poll(ctx context.Context) {
 		c.viewErr = err
 		if err == nil {
 			c.view = view
+			c.noteOffLocked(view)
 			c.kickLocked()
 		}
 		pause := c.pauseLocked(took)
