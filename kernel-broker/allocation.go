@@ -77,12 +77,14 @@ type Allocation struct {
 	Reason  string    `json:"reason,omitempty"`
 	Hold    bool      `json:"hold,omitempty"` // a failed job is to be held, not requeued
 	// Suspended: the job was suspended before its script started.
-	Suspended bool      `json:"suspended,omitempty"`
-	Soon      bool      `json:"soon,omitempty"` // a failed job may be tried again at once
-	Seen      bool      `json:"seen,omitempty"` // the job was seen RUNNING
-	Ended     time.Time `json:"ended,omitzero"`
-	HandedTo  string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
-	Closed    bool      `json:"closed,omitempty"`    // nothing is left to do
+	Suspended bool `json:"suspended,omitempty"`
+	Soon      bool `json:"soon,omitempty"` // a failed job may be tried again at once
+	// Missed is how many runs of the job in a row, up to this one, ended since Slurm did not wait for a node's boot.
+	Missed   uint32    `json:"missed,omitempty"`
+	Seen     bool      `json:"seen,omitempty"` // the job was seen RUNNING
+	Ended    time.Time `json:"ended,omitzero"`
+	HandedTo string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
+	Closed   bool      `json:"closed,omitempty"`    // nothing is left to do
 
 	// Lost maps each node that lost the kernel during the job to the reason.
 	Lost map[string]string `json:"lost,omitempty"`

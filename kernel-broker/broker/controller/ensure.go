@@ -257,7 +257,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.ID); err != nil {
 		return nil, err
 	}
-	once, err := c.saidNoRequeue(ctx, r.ID, job)
+	last, err := c.lastRun(ctx, r.ID, job)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 		Application: profile.Application, Collectors: c.collectorsFor(job),
 		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Requested: r.Ref, Kernel: version.Kernel,
 		BootAttempts: profile.BootAttempts, BootTimeout: profile.BootTimeout, Reuse: profile.Reuse, Fallback: profile.Fallback,
-		NoRequeue: once, Submitted: job.Submitted(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
+		NoRequeue: job.SaidNoRequeue() || last.NoRequeue, Missed: last.Missed, Submitted: job.Submitted(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
 	}
 	a.Note(now, "", string(kb.PhaseAccepted), fmt.Sprintf("%s asked for %s", job.User, r.Ref))
 	return a, nil
@@ -302,11 +302,11 @@ func (c *Controller) refusal(ctx context.Context, job kb.SlurmJob, err error) st
 	}
 	job.AdminComment = comment
 	text = kb.WithProfiling(text, c.collectorsFor(job))
-	once, lost := c.saidNoRequeue(ctx, kb.JobID{Job: job.ID, Restart: job.Restart}, job)
+	last, lost := c.lastRun(ctx, kb.JobID{Job: job.ID, Restart: job.Restart}, job)
 	if lost != nil {
 		c.log.Warn("record of the job not read, it may be requeued when it is released", "job", job.Reference, "error", lost)
 	}
-	if once {
+	if job.SaidNoRequeue() || last.NoRequeue {
 		text = kb.WithNoRequeue(text)
 	}
 	return text

@@ -24,19 +24,18 @@ func (c *Controller) restoresLocked(a *kb.Allocation) bool {
 	return ok && job.Restart == a.ID.Restart && job.Holds() && job.Requeue
 }
 
-// saidNoRequeue reports whether the job's user said --no-requeue: of this run, or
-// of one before whose comment was written over since.
-func (c *Controller) saidNoRequeue(ctx context.Context, id kb.JobID, job kb.SlurmJob) (bool, error) {
-	if job.SaidNoRequeue() {
-		return true, nil
-	}
+// lastRun is the newest run of a job that is on record, this one or one before; an empty one if there is none. What its
+// user said of it then may have been overwritten since.
+func (c *Controller) lastRun(ctx context.Context, id kb.JobID, job kb.SlurmJob) (kb.Allocation, error) {
 	last, err := c.records.job(ctx, id.Job, nil)
 	if errors.Is(err, kb.ErrNotFound) {
-		return false, nil
+		return kb.Allocation{}, nil
 	}
 	if err != nil {
-		return false, err
+		return kb.Allocation{}, err
 	}
-	// Slurm uses ids again, in the end.
-	return last.NoRequeue && last.UID == job.UID && last.ID.Restart <= id.Restart, nil
+	if last.UID != job.UID || last.ID.Restart > id.Restart {
+		return kb.Allocation{}, nil // Slurm uses ids again, in the end
+	}
+	return *last, nil
 }

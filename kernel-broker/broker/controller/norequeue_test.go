@@ -52,8 +52,8 @@ func TestNoRequeueOutlastsTheComment(t *testing.T) {
 		}
 	}
 	other := kb.SlurmJob{ID: 7, UID: 1001, User: "bob", Restart: 4}
-	if said, err := f.c.saidNoRequeue(t.Context(), kb.JobID{Job: 7, Restart: 4}, other); said || err != nil {
-		t.Errorf("taken from another user's job: %v, %v", said, err)
+	if last, err := f.c.lastRun(t.Context(), kb.JobID{Job: 7, Restart: 4}, other); last.NoRequeue || err != nil {
+		t.Errorf("taken from another user's job: %v, %v", last.ID, err)
 	}
 }
 
@@ -126,6 +126,32 @@ func TestIDOfAnotherUsersJob(t *testing.T) {
 		}
 		if got := slices.ContainsFunc(a.Timeline, func(e kb.Event) bool { return e.Detail == "for a secret" }); got != kept {
 			t.Errorf("user %d before: the old events are kept: %t", uid, got)
+		}
+	}
+}
+
+// How often Slurm missed the boots of a job's runs goes on from one run to the next, and not to another user's job.
+func TestMissedBootsGoOn(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	f.attach("n1", kb.StockProfile, "", bootOne)
+	f.again(0, "")
+	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
+		t.Fatal(err)
+	}
+	f.c.mu.Lock()
+	first := f.c.records.allocs[kb.JobID{Job: 7}].Clone()
+	first.Missed = 3
+	err := f.c.records.commit(t.Context(), nil, []*kb.Allocation{first})
+	f.c.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := f.slurm.jobs[7]
+	for uid, want := range map[uint32]uint32{job.UID: 3, job.UID + 1: 0} {
+		job.UID = uid
+		if last, err := f.c.lastRun(t.Context(), kb.JobID{Job: 7, Restart: 1}, job); err != nil || last.Missed != want {
+			t.Errorf("uid %d: %d, %v", uid, last.Missed, err)
 		}
 	}
 }

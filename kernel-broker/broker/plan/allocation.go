@@ -64,6 +64,7 @@ func (d *decision) switching(a *kb.Allocation) {
 		}
 	}
 	if reason, hold, missed := d.missed(a); missed {
+		a.Missed++
 		a.Soon = !hold
 		d.refuse(a, reason, hold)
 		return
@@ -78,6 +79,7 @@ func (d *decision) switching(a *kb.Allocation) {
 	for _, name := range a.Nodes {
 		a.Proven(&a.During, name, d.nodes[name].Running)
 	}
+	a.Missed = 0
 	a.Enter(kb.PhaseReady, d.in.Now, fmt.Sprintf("every node proved %s", a.Kernel.Release))
 }
 
@@ -104,7 +106,7 @@ func (d *decision) missed(a *kb.Allocation) (reason string, hold, missed bool) {
 		if !job.Reboot && !a.Submitted {
 			return fmt.Sprintf("node %s: Slurm was not asked to boot it, job_submit.lua has not seen the job", name), true, true
 		}
-		if a.ID.Restart >= maxMissed {
+		if a.Missed >= maxMissed {
 			return fmt.Sprintf("node %s: Slurm never waits for its boot, is RebootProgram set in slurm.conf?", name), true, true
 		}
 		if !job.Reboot {
