@@ -272,6 +272,8 @@ type Node struct {
 	DrainPasses bool `json:"drain_passes,omitempty"`
 	// GateDrain is the drain, as SlurmNode.By, that the gate brought about.
 	GateDrain string `json:"gate_drain,omitempty"`
+	// KernelDrain is the drain, as SlurmNode.By, by which Slurm answered a registration on a profile's kernel.
+	KernelDrain string `json:"kernel_drain,omitempty"`
 	// KeptFor is the job, as scontrol names it, that the node keeps its kernel for, until KeptUntil.
 	KeptFor   string    `json:"kept_for,omitempty"`
 	KeptUntil time.Time `json:"kept_until,omitzero"`

@@ -93,8 +93,8 @@ func (n SlurmNode) Foreign() bool {
 		return false
 	}
 	words := n.PlainReason()
-	if n.Invalid() && (strings.HasPrefix(words, "Low ") || strings.HasPrefix(words, "gres/")) {
-		return false // what slurmd registers less than slurm.conf says
+	if n.Misfit() {
+		return false
 	}
 	for _, own := range slurmWords {
 		if words == own || strings.HasPrefix(words, own+" : ") {

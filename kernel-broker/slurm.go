@@ -249,6 +249,12 @@ func (n SlurmNode) Unknown() bool { return n.State == "UNKNOWN" }
 // Invalid reports whether slurmd registered less than slurm.conf says of the node.
 func (n SlurmNode) Invalid() bool { return n.has("INVALID_REG") }
 
+// Misfit reports whether Slurm says what slurmd registered too little of. Before 26.05 it says so of nodes only that nobody
+// had drained.
+func (n SlurmNode) Misfit() bool {
+	return n.Invalid() && (strings.HasPrefix(n.Reason, "Low ") || strings.HasPrefix(n.Reason, "gres/"))
+}
+
 // PowerDownAsked reports whether Slurm switches the node's power off when its job
 // has ended, before any other job. It takes no reboot of the node until then.
 func (n SlurmNode) PowerDownAsked() bool { return n.has("POWER_DOWN") }

@@ -23,6 +23,7 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 		return
 	}
 	held := n.SlurmdHeld
+	d.misfit(n, s)
 	d.takenBack(n, s)
 	if s.Unknown() {
 		d.unregistered(n, s, agent)
@@ -133,6 +134,9 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		if n.OutOfService != nil && n.OutOfService.By == s.By {
 			d.unsay(n)
 		}
+		return
+	}
+	if n.KernelDrain != "" && n.OutOfService == nil {
 		return
 	}
 	switch said := n.OutOfService; {

@@ -29,8 +29,8 @@ const issueTime = 15 * time.Second
 
 // heal resumes a node that is back on stock, whose slurmd runs, and which Slurm
 // keeps out of service over a boot of the broker's own: one that it takes for a
-// crash, has forgotten, or never issues, which is taken back first. Any other
-// reason is somebody else's. One that lost its kernel and is powered down meanwhile
+// crash, has forgotten, or never issues, which is taken back first, or since it
+// did not fit the kernel that it ran. Any other reason is somebody else's. One that lost its kernel and is powered down meanwhile
 // has none that could run anything: Slurm switches it on for the next job.
 func (d *decision) heal(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
@@ -49,7 +49,7 @@ func (d *decision) heal(n *kb.Node, agent Agent) {
 		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
 		return
 	}
-	if keptByMistake(s) || s.State == "DOWN" && !s.Waiting() && !s.Armed() && ownBoot(n, s) {
+	if keptByMistake(s) || n.KernelDrain != "" && s.Drained() && s.Free() && !s.Invalid() || s.State == "DOWN" && !s.Waiting() && !s.Armed() && ownBoot(n, s) {
 		d.act(Action{Kind: ResumeNode, Node: n.Name, Text: s.Reason})
 	}
 }

@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -40,15 +41,17 @@ func (d *decision) unheard(a *kb.Allocation, n *kb.Node) string {
 		return ""
 	}
 	if s.Invalid() && !s.Waiting() {
-		what := s.PlainReason()
-		if s.Ours() || what == "" {
-			what = "see slurmctld's log"
+		what := "see slurmctld's log"
+		if s.Misfit() {
+			what = s.PlainReason()
 		}
 		return "slurmd registers with less than slurm.conf says of the node: " + what
 	}
 	since := d.age(agent.Since)
+	// Slurm that gives up boots the node again, which is armed, or does not wait any more (26.05).
+	waits := n.Waiting && s.Waiting() || s.State == "DOWN" && (s.Reason == reasonResume || strings.HasSuffix(s.Reason, reasonReboot))
 	given := d.backInQueue(a) || !d.gone(a) && d.age(begun(a)) > d.in.Config.SwitchLimit && !d.off(a)
-	if !given || !n.Waiting || !s.Waiting() || since <= d.in.Config.AgentLimit {
+	if !given || !waits || since <= d.in.Config.AgentLimit {
 		return ""
 	}
 	return fmt.Sprintf("slurmd has not registered %v after its boot, see its log on the node", since.Truncate(time.Second))
@@ -58,4 +61,17 @@ func (d *decision) unheard(a *kb.Allocation, n *kb.Node) string {
 func (d *decision) backInQueue(a *kb.Allocation) bool {
 	again := func(j kb.SlurmJob) bool { return j.ID == a.ID.Job && j.Restart > a.ID.Restart }
 	return d.gone(a) && (again(d.in.Slurm.Jobs[a.ID.Job]) || slices.ContainsFunc(d.in.Slurm.Queue, again))
+}
+
+// misfit keeps track of a drain by which Slurm answers a registration on a profile's kernel. It is about that kernel, and
+// nobody's word: it ends when the node is back on stock.
+func (d *decision) misfit(n *kb.Node, s kb.SlurmNode) {
+	switch {
+	case s.Misfit() && n.Running.Ref.Profile != "" && !n.Running.Ref.IsStock():
+		n.KernelDrain = s.By
+	case n.KernelDrain != "" && s.RebootIssued():
+		n.KernelDrain = s.By // since then Slurm counts the reason from the boot that it has begun
+	case n.KernelDrain != s.By:
+		n.KernelDrain = ""
+	}
 }

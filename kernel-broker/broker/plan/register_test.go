@@ -33,20 +33,21 @@ func (w *world) requeued(id uint32) {
 // requeues the job. Without end, were it not held.
 func TestSlurmdDoesNotRegisterOnAKernel(t *testing.T) {
 	for name, c := range map[string]struct {
-		after time.Duration
-		state string
-		gone  bool
-		cause string
+		after         time.Duration
+		state, reason string
+		gone          bool
+		cause         string
 	}{
-		"too little":      {time.Second, "DOWN+DRAIN+INVALID_REG+REBOOT_REQUESTED", true, "registers with less"},
-		"never, to Slurm": {2 * time.Minute, "DOWN+DRAIN+REBOOT_ISSUED", true, "not registered 2m0s after its boot"},
-		"never":           {11 * time.Minute, "ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", false, "not registered 11m0s after its boot"},
+		"too little":           {time.Second, "DOWN+DRAIN+INVALID_REG+REBOOT_REQUESTED", "", true, "registers with less"},
+		"Slurm boots it again": {2 * time.Minute, "DOWN+DRAIN+REBOOT_ISSUED", " : reboot issued", true, "not registered 2m0s after its boot"},
+		"Slurm gives up":       {2 * time.Minute, "DOWN+POWERED_DOWN", "ResumeTimeout reached", true, "not registered 2m0s after its boot"},
+		"never":                {11 * time.Minute, "ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", "", false, "not registered 11m0s after its boot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := unheardOf(t)
-			reason := "kprof: mitgcm@3 for job 7"
-			if strings.HasPrefix(c.state, "DOWN") {
-				reason += " : reboot issued"
+			reason := c.reason
+			if reason != reasonResume {
+				reason = "kprof: mitgcm@3 for job 7" + reason
 			}
 			w.node("n1", c.state, reason)
 			if c.gone { // and still leaves its node
@@ -109,5 +110,45 @@ func TestKernelIsNotBlamedForARegistration(t *testing.T) {
 	w.pass(time.Second)
 	if n := w.nodes["n1"]; n.Failure == nil || n.Failure.Kind != kb.FailureNode || len(w.closed) != 1 || w.closed[0].Hold {
 		t.Errorf("it works on n2: failure %+v, closed %+v", n.Failure, w.closed)
+	}
+}
+
+// From 26.05 on Slurm's reason takes the place of the broker's own. The node is resumed when it fits again, and only then;
+// what an administrator says in between stays.
+func TestDrainOfAKernelEndsWithIt(t *testing.T) {
+	const reason = "gres/gpu count reported lower than configured (0 < 1)"
+	for _, words := range []string{"", "bad DIMM"} {
+		w := unheardOf(t)
+		says := func(state, reason, by string) {
+			w.node("n1", state, reason)
+			s := w.slurm.Nodes["n1"]
+			s.By = by
+			w.slurm.Nodes["n1"] = s
+		}
+		says("IDLE+DRAIN+INVALID_REG", reason, "slurm@1")
+		w.requeued(7)
+		w.pass(time.Second)
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; !n.Desired.IsStock() || n.OutOfService != nil {
+			t.Fatalf("wants %s, out of service %+v", n.Desired, n.OutOfService)
+		}
+		if words != "" {
+			says("IDLE+DRAIN+INVALID_REG", words, "root@2")
+			w.pass(time.Second)
+		}
+		w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
+		w.settle()
+		w.slurmd("n1")
+		if actions := w.pass(2 * healDelay); has(actions, ResumeNode) {
+			t.Errorf("%q: resumed before it has registered", words)
+		}
+		if words == "" {
+			says("IDLE+DRAIN", reason, "slurm@1")
+		} else {
+			says("IDLE+DRAIN", words, "root@2")
+		}
+		if actions := w.pass(2 * healDelay); has(actions, ResumeNode) != (words == "") {
+			t.Errorf("%q: %v", words, actions)
+		}
 	}
 }
