@@ -243,6 +243,8 @@ as_user scontrol update jobid="$job" TimeLimit=2
 is "$rc" 0 "its time limit can be changed"
 as_user scontrol update jobid="$job" partition=forced
 refused "Requested operation not supported" "nor can it move to a partition that shares"
+# Lua sees a new job in the second after its submission (last_lua_jobs_update).
+sleep 1
 as_user sbatch --dependency=expand:"$job" --wrap=true
 refused "job $job has a kernel profile, and no nodes can be added to it" "no plain job's nodes are added to it"
 as_user sbatch --hold --parsable --wrap=true
