@@ -82,6 +82,9 @@ func (a *ansible) inventory(t *testing.T, away ...*machine) {
 
 func (a *ansible) inventoryFile() string { return filepath.Join(a.dir, "inventory.yml") }
 
+// logFile has the output of the playbook that runs, for who watches.
+func (a *ansible) logFile() string { return filepath.Join(a.dir, "ansible.log") }
+
 var recap = regexp.MustCompile(`^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)`)
 
 // play runs a playbook to its end, and returns how much it changed on each host.
@@ -99,16 +102,14 @@ func (a *ansible) play(t *testing.T, playbook string, args ...string) map[string
 		"ANSIBLE_SSH_ARGS=-o ControlMaster=auto -o ControlPersist=60s")
 	cmd.WaitDelay = time.Minute
 	started := time.Now()
-	// In a file, for who watches.
-	path := filepath.Join(a.dir, "ansible.log")
-	log, err := os.Create(path)
+	log, err := os.Create(a.logFile())
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	err = cmd.Run()
 	_ = log.Close()
-	out := contents(t, path)
+	out := contents(t, a.logFile())
 	if err != nil {
 		t.Fatalf("ansible-playbook %s: %v\n%s", strings.Join(args[2:], " "), err, out)
 	}
@@ -146,6 +147,6 @@ func (a *ansible) unchanged(t *testing.T, playbook string, args ...string) {
 		}
 	}
 	if t.Failed() {
-		t.Logf("%s", contents(t, filepath.Join(a.dir, "ansible.log")))
+		t.Logf("%s", contents(t, a.logFile()))
 	}
 }

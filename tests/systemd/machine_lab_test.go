@@ -228,8 +228,9 @@ func (m *machine) until(what, script string) {
 	m.t.Helper()
 	var r result
 	err := errors.New("never asked")
-	for end := time.Now().Add(m.limit); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
-		if r, err = m.try(script, 2*time.Minute); err == nil && r.exit == 0 {
+	// The more there is to wait for, the more machines share the processors.
+	for end := time.Now().Add(m.limit); time.Now().Before(end); time.Sleep(m.limit / 1800) {
+		if r, err = m.try(script, 90*time.Second); err == nil && r.exit == 0 {
 			return
 		}
 		if m.gone() || interrupt().Err() != nil {

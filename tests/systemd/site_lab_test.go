@@ -70,6 +70,7 @@ func newBareSite(t *testing.T, hosts []host, limit time.Duration, vars map[strin
 	}}}
 	maps.Copy(s.vars, vars)
 	s.machines = b.start(t)
+	t.Logf("what ansible does now is in %s", s.logFile())
 	s.sshConfig(t, key)
 	s.inventory(t)
 	return s
