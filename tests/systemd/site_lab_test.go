@@ -33,10 +33,18 @@ var bare = root{
 	},
 }
 
+// product makes the product's packages and returns their folder.
+func product(t *testing.T) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "packages")
+	command(t, "make", "-s", "-C", repo, "-o", "build", "packages", "VERSION=v0.1.0")
+	command(t, "cp", "-r", filepath.Join(repo, "build/packages"), folder)
+	return folder
+}
+
 // bareSite is bare machines that Ansible makes a site of.
 type bareSite struct {
 	ansible
-	packages string // of the first version
 }
 
 // newBareSite starts bare machines. The variables are added to those of each inventory.
@@ -50,10 +58,6 @@ func newBareSite(t *testing.T, hosts []host, limit time.Duration, vars map[strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages := filepath.Join(dir, "packages")
-	command(t, "make", "-s", "-C", top, "-o", "build", "packages", "VERSION=v0.1.0")
-	command(t, "cp", "-r", filepath.Join(top, "build/packages"), packages)
-
 	b := boot{dir: dir, hosts: hosts, limit: limit,
 		image: filepath.Join(dir, "root.ext4"), kernel: filepath.Join(dir, "vmlinuz"), initrd: filepath.Join(dir, "initrd.img")}
 	own := b.stageFiles(t)
@@ -61,12 +65,11 @@ func newBareSite(t *testing.T, hosts []host, limit time.Duration, vars map[strin
 	command(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
 	stage(t, filepath.Join(own, "bare.sh"), bare.debian(t), dir, key+".pub", registry(t, filepath.Join(dir, "repository")), b.image)
 
-	s := &bareSite{packages: packages, ansible: ansible{dir: dir, top: top, limit: 4 * limit, vars: map[string]any{
-		"kernel_broker_packages": packages,
-		"slurm_cluster":          "lab",
-		"slurm_node":             "CPUs=1 RealMemory=600",
-		"catalog_folder":         filepath.Join(top, "catalog"),
-		"catalog_kernels":        filepath.Join(top, "build/kernels"),
+	s := &bareSite{ansible{dir: dir, top: top, limit: 4 * limit, vars: map[string]any{
+		"slurm_cluster":   "lab",
+		"slurm_node":      "CPUs=1 RealMemory=600",
+		"catalog_folder":  filepath.Join(top, "catalog"),
+		"catalog_kernels": filepath.Join(top, "build/kernels"),
 	}}}
 	maps.Copy(s.vars, vars)
 	s.machines = b.start(t)
@@ -112,7 +115,7 @@ func (s *bareSite) install(t *testing.T) {
 // TestSite takes two bare machines to a job on its own kernel by the Ansible roles alone: a controller with slurmdbd and
 // the broker, and a node.
 func TestSite(t *testing.T) {
-	s := newBareSite(t, two, limit, nil)
+	s := newBareSite(t, two, limit, map[string]any{"kernel_broker_packages": product(t)})
 	defer s.hold(t)
 	steps(t, s.machines,
 		step{"from bare hosts", func(t *testing.T) {

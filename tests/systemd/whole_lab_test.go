@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,7 +34,7 @@ type wholeSite struct {
 	*bareSite
 	ctl1, ctl2, login *machine
 	nodes             []*machine
-	newer             string // packages of the next version
+	older, newer      string // packages of two versions
 }
 
 // TestWholeSite installs a site of six bare machines by the Ansible collection, and does to it what its administrators and
@@ -81,11 +80,17 @@ func newWholeSite(t *testing.T) *wholeSite {
 	if err := yaml.Unmarshal(entry, &keys); err != nil || len(keys) != 1 {
 		t.Fatalf("%v: the key's entry is\n%s", err, entry)
 	}
-	s := &wholeSite{newer: filepath.Join(folder, "newer")}
-	s.bareSite = newBareSite(t, six, 3*limit, wholeVars(patientCatalog(t, folder), key, keys))
+	s := &wholeSite{older: product(t), newer: filepath.Join(folder, "newer")}
+	top, err := filepath.Abs(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, "sh", "-c", pack, "pack", top, filepath.Join(top, "build/packages/root"), "v0.2.0", s.newer)
+	vars := wholeVars(patientCatalog(t, folder), key, keys)
+	vars["kernel_broker_packages"] = s.older
+	s.bareSite = newBareSite(t, six, 3*limit, vars)
 	s.ctl1, s.ctl2, s.login = s.on("ctl1"), s.on("ctl2"), s.on("login1")
 	s.nodes = []*machine{s.on("n1"), s.on("n2"), s.on("n3")}
-	command(t, "sh", "-c", pack, "pack", s.top, filepath.Join(s.top, "build/packages/root"), "v0.2.0", s.newer)
 	return s
 }
 
@@ -369,7 +374,7 @@ func (s *wholeSite) upgrade(t *testing.T) {
 }
 
 func (s *wholeSite) rollback(t *testing.T) {
-	s.play(t, "upgrade.yml", to(s.packages)...)
+	s.play(t, "upgrade.yml", to(s.older)...)
 	s.versions(t, "0.1.0-1")
 	s.well()
 	jobOnItsKernel(t, s.login, s.nodes[2])
@@ -430,5 +435,5 @@ func (s *wholeSite) reboots(t *testing.T) {
 		n.reboot()
 	}
 	s.well()
-	jobOnItsKernel(t, s.login, slices.Clone(s.nodes)...)
+	jobOnItsKernel(t, s.login, s.nodes...)
 }
