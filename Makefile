@@ -39,8 +39,8 @@ SUITES      ?= $(patsubst %,./%/...,$(wildcard tests/lab tests/suites \
 	kernel-broker/factory/measure))
 # What newer versions of Slurm can change; a factory has none.
 SLURM_SUITES ?= $(filter ./tests/%,$(SUITES))
-# What make test and make chaos run.
-LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos)
+# What make test runs, and what takes hours: Chaos, which has KB_CHAOS_JOBS jobs, and WholeSite.
+LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos|WholeSite)
 SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|ModulesOfOthers|FaultBroker|FaultEtcd)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/gather tests/systemd \
 	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/broker/power kernel-broker/factory/admission kernel-broker/factory/tune))
@@ -243,10 +243,6 @@ model: build-go build-c ## 2,000 random actions of users, administrators and fau
 	@for version in $(SLURM); do KB_SLURM=$$version KB_MODEL_SEED=random KB_MODEL_STEPS=$(or $(STEPS),2000) KB_MODEL_LANES=3 \
 		$(GO) test -tags emulated ./tests/emulated/model -run TestModel -count=1 -v -timeout 300m $(ARGS) || exit; done
 
-.PHONY: chaos
-chaos: build kernels ## 300 long jobs on three nodes, ReturnToService 0, 1 and 2, while nodes, daemons and an administrator do what they do (hours)
-	@KB_CHAOS_JOBS=100 $(GO) test -tags lab ./tests/suites -run TestChaos -count=1 -v -timeout 300m $(ARGS)
-
 ##: using
 
 .PHONY: demo
@@ -277,10 +273,6 @@ bench-authorisation: $(BENCHSTAT) ## measure what it adds to a call to know who 
 	@jq -Rn '[inputs | capture("^Benchmark(?<name>[^\\s]+).* (?<median_us>[0-9.]+) median-us/op") | .median_us |= tonumber]' \
 		$(AUTH).txt >$(AUTH).json
 	@$(BENCHSTAT) -filter '.unit:median-us/op' -row /call -col '/way@(off socket munge)' $(AUTH).txt
-
-.PHONY: bench-build
-bench-build: build ## measure what a kernel's builds cost against plain make (about 15 minutes)
-	@build/bin/kb-bench build $(ARGS)
 
 .PHONY: bench-collect
 bench-collect: deps-long build kernels ## measure what the collectors of profiling runs cost jobs (half an hour and more)
@@ -316,6 +308,11 @@ lab-shell: ## a user's shell on the virtual cluster
 .PHONY: lab-down
 lab-down: ## stop the virtual cluster
 	@$(KBLAB) down $(ARGS)
+
+# TestWholeSite's first step, whose machines stay.
+.PHONY: site-up
+site-up: deps-long build kernels ## six bare virtual machines with Debian's systemd, installed by the Ansible collection, until Ctrl-C (about 40 minutes on 2 cores, 9 GiB of memory)
+	@KB_HOLD=$(CURDIR)/build/site $(GO) test -tags lab ./tests/systemd -run '^TestWholeSite$$/^from_bare_hosts$$' -count=1 -v -timeout 0 $(ARGS)
 
 DESTDIR     ?=
 prefix      ?= /usr

@@ -21,7 +21,7 @@ func BMC(ctx context.Context, action, node string) error {
 	if _, err := os.Stat(inside.qmp(node)); err != nil {
 		return fmt.Errorf("node %q: no monitor here (this is for the lab's front-end): %w", node, err)
 	}
-	if err := qmp(ctx, inside.qmp(node), command); err != nil {
+	if err := QMP(ctx, inside.qmp(node), command); err != nil {
 		return fmt.Errorf("node %q: %w", node, err)
 	}
 	return nil

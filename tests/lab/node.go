@@ -80,7 +80,7 @@ func (n Node) Pause(ctx context.Context) error { return n.monitor(ctx, "stop") }
 func (n Node) Resume(ctx context.Context) error { return n.monitor(ctx, "cont") }
 
 func (n Node) monitor(ctx context.Context, command string) error {
-	if err := qmp(ctx, n.lab.layout.qmp(n.name), command); err != nil {
+	if err := QMP(ctx, n.lab.layout.qmp(n.name), command); err != nil {
 		return fmt.Errorf("node %q: %w", n.name, err)
 	}
 	return nil

@@ -24,8 +24,8 @@ type qmpMessage struct {
 	} `json:"error"`
 }
 
-// qmp sends one command to the monitor at the socket and waits until it took it.
-func qmp(ctx context.Context, socket, command string) error {
+// QMP sends one command to a machine's monitor at the socket and waits until it took it.
+func QMP(ctx context.Context, socket, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, qmpLimit)
 	defer cancel()
 	conn, err := dialUnix(ctx, socket)

@@ -8,6 +8,9 @@
 // /proc and tried from inside: a probe with the unit's lines, or in its namespaces, attempts what the service must not
 // be able to do. tests/rules checks the units' text and tests/suites the product's behaviour; neither has a systemd.
 //
+// Where Ansible installs the product instead, the machines are bare: two of TestSite, and six of TestWholeSite, which takes
+// hours and is run by itself. make site-up keeps these six to try things on.
+//
 // mmdebstrap builds the machines' root from Debian's registry once, into the cache; it needs `make deps-long`, root or
 // sub-ids, and QEMU.
 package systemd

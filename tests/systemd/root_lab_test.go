@@ -93,7 +93,7 @@ func sources(t *testing.T) (found []string) {
 // disk builds the machines' disk: Debian's root, the installed product, and the test's files.
 func disk(t *testing.T, dir string) boot {
 	t.Helper()
-	b := boot{dir: dir, channel: ",restrict=on", image: filepath.Join(dir, "root.ext4"), initrd: filepath.Join(dir, "initrd.img"),
+	b := boot{dir: dir, hosts: two, limit: limit, channel: ",restrict=on", image: filepath.Join(dir, "root.ext4"), initrd: filepath.Join(dir, "initrd.img"),
 		kernel: filepath.Join(repo, "build/kernels/stock/bzImage")}
 	text, err := lab.BootInitrd(filepath.Join(repo, "build/kernels/stock"))
 	if err != nil {
@@ -109,7 +109,7 @@ func disk(t *testing.T, dir string) boot {
 	return b
 }
 
-// stageFiles writes the test's files, with a new token for the channel for commands, into a folder.
+// stageFiles writes the test's files, with a new token for the channel for commands and the machines' names, into a folder.
 func (b *boot) stageFiles(t *testing.T) string {
 	t.Helper()
 	secret := make([]byte, 16)
@@ -128,6 +128,11 @@ func (b *boot) stageFiles(t *testing.T) string {
 		write(t, filepath.Join(own, e.Name()), string(text), 0o644)
 	}
 	write(t, filepath.Join(own, "token"), b.token+"\n", 0o600)
+	names := "127.0.0.1 localhost\n"
+	for _, h := range b.hosts {
+		names += h.address + " " + h.name + "\n"
+	}
+	write(t, filepath.Join(own, "hosts"), names, 0o644)
 	return own
 }
 

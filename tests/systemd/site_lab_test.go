@@ -5,15 +5,12 @@
 package systemd
 
 import (
-	"bufio"
-	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,13 +28,28 @@ var bare = root{
 			` && printf '%s\n' virtio_pci virtio_blk ext4 >"$1/etc/initramfs-tools/modules"`,
 		`--customize-hook=APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -qq -y --no-install-recommends install --download-only` +
 			` munge slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins mariadb-server kexec-tools` +
+			` etcd-server etcd-client openssl nfs-kernel-server nfs-common` +
 			` && mkdir "$1/debs" && mv "$1"/var/cache/apt/archives/*.deb "$1/debs"`,
 	},
 }
 
-// TestSite takes two bare machines to a job on its own kernel by the Ansible roles alone: a controller with slurmdbd and
-// the broker, and a node.
-func TestSite(t *testing.T) {
+// product makes the product's packages and returns their folder.
+func product(t *testing.T) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "packages")
+	command(t, "make", "-s", "-C", repo, "-o", "build", "packages", "VERSION=v0.1.0")
+	command(t, "cp", "-r", filepath.Join(repo, "build/packages"), folder)
+	return folder
+}
+
+// bareSite is bare machines that Ansible makes a site of.
+type bareSite struct {
+	ansible
+}
+
+// newBareSite starts bare machines. The variables are added to those of each inventory.
+func newBareSite(t *testing.T, hosts []host, limit time.Duration, vars map[string]any) *bareSite {
+	t.Helper()
 	if _, err := exec.LookPath("ansible-playbook"); err != nil {
 		t.Fatalf("%v (make deps-long)", err)
 	}
@@ -46,49 +58,86 @@ func TestSite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages := filepath.Join(dir, "packages")
-	command(t, "make", "-s", "-C", top, "-o", "build", "packages", "VERSION=v0.1.0")
-	command(t, "cp", "-r", filepath.Join(top, "build/packages"), packages)
-
-	b := boot{dir: dir, image: filepath.Join(dir, "root.ext4"), kernel: filepath.Join(dir, "vmlinuz"), initrd: filepath.Join(dir, "initrd.img")}
+	b := boot{dir: dir, hosts: hosts, limit: limit,
+		image: filepath.Join(dir, "root.ext4"), kernel: filepath.Join(dir, "vmlinuz"), initrd: filepath.Join(dir, "initrd.img")}
 	own := b.stageFiles(t)
 	key := filepath.Join(dir, "key")
 	command(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
 	stage(t, filepath.Join(own, "bare.sh"), bare.debian(t), dir, key+".pub", registry(t, filepath.Join(dir, "repository")), b.image)
 
-	s := &site{ctl1: power(t, b, "ctl1"), n1: power(t, b, "n1")}
-	defer hold(t, s.ctl1, s.n1)
-	a := &ansible{dir: dir, top: top}
-	a.inventory(t, s, key, packages)
-	for _, step := range []struct {
-		name string
-		do   func(*testing.T)
-	}{
-		{"from bare hosts", func(t *testing.T) {
-			s.ctl1.up()
-			s.n1.up()
-			for _, m := range []*machine{s.ctl1, s.n1} {
-				if found := m.run("ls -d /etc/slurm /etc/munge /etc/kernel-broker /usr/sbin/kexec").out; found != "" {
-					t.Fatalf("%s is not bare: %s", m.name, found)
-				}
-			}
-			if a.play(t, "site.yml")["ctl1"] == 0 {
-				t.Error("nothing changed")
-			}
-		}},
-		{"a job on its kernel", s.jobOnItsKernel},
-		{"the second run changes nothing", func(t *testing.T) { a.unchanged(t, "site.yml", "--diff") }},
-		{"check mode finds nothing", func(t *testing.T) { a.unchanged(t, "site.yml", "--check", "--diff") }},
-	} {
-		done := t.Run(step.name, func(t *testing.T) {
-			s.ctl1.t, s.n1.t = t, t
-			step.do(t)
-		})
-		s.ctl1.t, s.n1.t = t, t
-		if !done {
-			return
+	s := &bareSite{ansible{dir: dir, top: top, limit: 4 * limit, vars: map[string]any{
+		"slurm_cluster":   "lab",
+		"slurm_node":      "CPUs=1 RealMemory=600",
+		"catalog_folder":  filepath.Join(top, "catalog"),
+		"catalog_kernels": filepath.Join(top, "build/kernels"),
+	}}}
+	maps.Copy(s.vars, vars)
+	s.machines = b.start(t)
+	t.Logf("what ansible does now is in %s", s.logFile())
+	s.sshConfig(t, key)
+	s.inventory(t)
+	return s
+}
+
+// on is the machine of that name.
+func (s *bareSite) on(name string) *machine {
+	for _, m := range s.machines {
+		if m.name == name {
+			return m
 		}
 	}
+	panic("no machine " + name)
+}
+
+// isBare checks that nothing of Slurm or the product is on the machines, when they are up.
+func (s *bareSite) isBare(t *testing.T) {
+	t.Helper()
+	for _, m := range s.machines {
+		m.up()
+		if found := m.run("ls -d /etc/slurm /etc/munge /etc/etcd /etc/kernel-broker /usr/sbin/kexec").out; found != "" {
+			t.Fatalf("%s is not bare: %s", m.name, found)
+		}
+	}
+}
+
+// install installs the site, and checks that all hosts have got something.
+func (s *bareSite) install(t *testing.T) {
+	t.Helper()
+	changed := s.play(t, "site.yml")
+	s.all(t, changed)
+	for host, n := range changed {
+		if n == 0 {
+			t.Errorf("nothing changed on %s", host)
+		}
+	}
+}
+
+// TestSite takes two bare machines to a job on its own kernel by the Ansible roles alone: a controller with slurmdbd and
+// the broker, and a node.
+func TestSite(t *testing.T) {
+	s := newBareSite(t, two, limit, map[string]any{"kernel_broker_packages": product(t)})
+	defer s.hold(t)
+	steps(t, s.machines,
+		step{"from bare hosts", func(t *testing.T) {
+			s.isBare(t)
+			s.install(t)
+		}},
+		step{"a job on its kernel", func(t *testing.T) {
+			jobOnItsKernel(t, s.on("ctl1"), s.on("n1"))
+			misspelt(t, s.on("ctl1"))
+		}},
+		step{"the second run changes nothing", func(t *testing.T) { s.unchanged(t, "site.yml", "--diff") }},
+		step{"check mode finds nothing", func(t *testing.T) { s.unchanged(t, "site.yml", "--check", "--diff") }},
+	)
+}
+
+// hold keeps the machines where somebody wants them, and says how to reach them.
+func (s *bareSite) hold(t *testing.T) {
+	var hints []string
+	for _, m := range s.machines {
+		hints = append(hints, fmt.Sprintf("ssh -F %s %s    # %s", s.sshFile(), m.name, strings.Join(m.groups, ", ")))
+	}
+	hold(t, s.machines, hints...)
 }
 
 // registry serves a folder of packages to the machines and returns its address as they see it.
@@ -104,116 +153,83 @@ func registry(t *testing.T, dir string) string {
 	return fmt.Sprintf("http://10.0.2.2:%d/", listener.Addr().(*net.TCPAddr).Port)
 }
 
-// ansible runs the repository's playbooks on the machines.
-type ansible struct {
-	dir, top string
+func names(machines []*machine) (all []string) {
+	for _, m := range machines {
+		all = append(all, m.name)
+	}
+	return all
 }
 
-func (a *ansible) inventory(t *testing.T, s *site, key, packages string) {
+// home waits until nodes are free, and the broker has the distribution's kernel of each proven; from is a host with
+// kernelctl.
+func home(from *machine, nodes ...*machine) {
+	from.t.Helper()
+	for _, n := range nodes {
+		from.until(n.name+" to be idle on the distribution's kernel", fmt.Sprintf(
+			"sinfo -h -n %[1]s -o %%t | grep -qx idle && kernelctl node list | grep -qE '^%[1]s +steady +stock@[0-9]+ +stock +yes '", n.name))
+	}
+}
+
+// proven checks that a node runs a profile by what the node, Slurm's daemon there and the broker say. Boot was the node's
+// boot before.
+func proven(t *testing.T, from, n *machine, profile, boot string) {
 	t.Helper()
-	host := func(m *machine) string {
-		address, port, _ := strings.Cut(m.ssh, ":")
-		return fmt.Sprintf("{ansible_host: %s, ansible_port: %s}", address, port)
+	during := n.must(bootID + "; uname -r; findmnt -n /; systemctl is-active kernel-broker-agent slurmd munge ssh")
+	t.Logf("%s runs\n%s", n.name, during)
+	if !strings.Contains(during, "-"+profile) || strings.HasPrefix(during, boot) {
+		t.Errorf("%s did not boot the kernel:\n%s", n.name, during)
 	}
-	kernels, err := filepath.Abs(filepath.Join(repo, "build/kernels"))
-	if err != nil {
-		t.Fatal(err)
+	row := from.must("kernelctl node list | grep '^" + n.name + " '")
+	if fields := strings.Fields(row); len(fields) < 5 || !strings.HasPrefix(fields[2], profile+"@") || fields[4] != "yes" {
+		t.Errorf("the broker has of it\n%s", row)
 	}
-	write(t, filepath.Join(a.dir, "inventory.yml"), fmt.Sprintf(`all:
-  vars:
-    ansible_user: root
-    ansible_ssh_private_key_file: %s
-    ansible_ssh_common_args: -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=60
-    ansible_ssh_pipelining: true
-    ansible_python_interpreter: /usr/bin/python3
-    kernel_broker_packages: %s
-    slurm_cluster: lab
-  children:
-    slurm_dbd: {hosts: {ctl1: {}}}
-    slurm_controller:
-      hosts: {ctl1: %s}
-      vars: {catalog_folder: %s/catalog, catalog_kernels: %s}
-    slurm_nodes:
-      hosts: {n1: %s}
-      vars: {slurm_node: CPUs=1 RealMemory=600}
-    slurm_submit: {hosts: {ctl1: {}}}
-`, key, packages, host(s.ctl1), a.top, kernels, host(s.n1)), 0o644)
 }
 
-var recap = regexp.MustCompile(`^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)`)
-
-// play runs a playbook to its end, and returns how much it changed on each host.
-func (a *ansible) play(t *testing.T, playbook string, args ...string) map[string]int {
+// started submits a job on a kernel of its own that waits for a file go on its first node, and waits until it runs.
+func started(t *testing.T, from *machine, nodes ...*machine) (job string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*limit)
-	defer cancel()
-	args = append([]string{"-i", filepath.Join(a.dir, "inventory.yml"), filepath.Join(a.top, "ansible", playbook)}, args...)
-	cmd := exec.CommandContext(ctx, "ansible-playbook", args...)
-	cmd.Env = append(os.Environ(), "ANSIBLE_NOCOLOR=1", "ANSIBLE_TIMEOUT=120", "ANSIBLE_LOCAL_TEMP="+filepath.Join(a.dir, "ansible"))
-	started := time.Now()
-	// In a file, for who watches.
-	path := filepath.Join(a.dir, "ansible.log")
-	log, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	err = cmd.Run()
-	_ = log.Close()
-	out := contents(t, path)
-	if err != nil {
-		t.Fatalf("ansible-playbook %s: %v\n%s", strings.Join(args[2:], " "), err, out)
-	}
-	changed := map[string]int{}
-	lines := bufio.NewScanner(strings.NewReader(string(out)))
-	for lines.Scan() {
-		if found := recap.FindStringSubmatch(lines.Text()); found != nil {
-			var n int
-			_, _ = fmt.Sscan(found[3], &n) // digits
-			changed[found[1]] = n
-		}
-	}
-	if len(changed) != 2 {
-		t.Fatalf("ansible-playbook has no recap of two hosts:\n%s", out)
-	}
-	t.Logf("%s %s: %s, changed %v", playbook, strings.Join(args[3:], " "), time.Since(started).Round(time.Second), changed)
-	if t.Failed() {
-		t.Logf("%s", out)
-	}
-	return changed
+	job = from.submit(fmt.Sprintf("-N%d -w %s --kernel-profile=mitgcm", len(nodes), strings.Join(names(nodes), ",")),
+		"srun uname -r; while [ ! -e /home/alice/go.$SLURM_JOB_ID ]; do sleep 1; done; echo to the end")
+	from.until("job "+job+" to run", "squeue -h -j "+job+" -o %T | grep -qx RUNNING")
+	return job
 }
 
-// unchanged runs a playbook that is to change nothing.
-func (a *ansible) unchanged(t *testing.T, playbook string, args ...string) {
+// goesOn has a job of started end, and follows its nodes back.
+func goesOn(t *testing.T, from *machine, job string, nodes ...*machine) {
 	t.Helper()
-	for host, n := range a.play(t, playbook, args...) {
-		if n != 0 {
-			t.Errorf("%s %v changes %d things on %s", playbook, args, n, host)
-		}
+	nodes[0].must("touch /home/alice/go." + job)
+	from.jobEnds(job)
+	for _, n := range nodes {
+		n.until("the distribution's kernel", "uname -r | grep -q amd64 && systemctl is-active slurmd")
 	}
+	home(from, nodes...)
+	out := nodes[0].must("cat /home/alice/job." + job)
+	if strings.Count(out, "-mitgcm") != len(nodes) || !strings.HasSuffix(out, "to the end") {
+		t.Errorf("the output of job %s is\n%s", job, out)
+	}
+	t.Log(from.must("runuser -u alice -- kernelctl job show " + job))
 }
 
-// jobOnItsKernel submits as a user, and follows the node there and back.
-func (s *site) jobOnItsKernel(t *testing.T) {
-	t.Log(s.ctl1.must("sinfo; kernelctl node list"))
-	before := s.n1.must("cat /proc/sys/kernel/random/boot_id; uname -r")
-	job := s.submit("--kernel-profile=mitgcm", "uname -r; while [ ! -e /tmp/go ]; do sleep 1; done")
-	s.ctl1.until("the job to run", "squeue -h -j "+job+" -o %T | grep -qx RUNNING")
-	during := s.n1.must("cat /proc/sys/kernel/random/boot_id; uname -r; findmnt -n /; systemctl is-active kernel-broker-agent slurmd munge ssh")
-	t.Logf("job %s runs on\n%s\n%s", job, during, s.ctl1.must("sinfo; kernelctl node list"))
-	if !strings.Contains(during, "-mitgcm") || strings.HasPrefix(during, before[:36]) {
-		t.Errorf("the node did not boot the kernel:\n%s", during)
+// jobOnItsKernel submits as a user, and follows the nodes there and back.
+func jobOnItsKernel(t *testing.T, from *machine, nodes ...*machine) {
+	t.Helper()
+	t.Log(from.must("sinfo; kernelctl node list"))
+	boots := make([]string, len(nodes))
+	for i, n := range nodes {
+		boots[i] = n.must(bootID)
 	}
-	s.n1.must("touch /tmp/go")
-	s.n1.until("the distribution's kernel", "uname -r | grep -q amd64 && systemctl is-active slurmd")
-	s.ctl1.until("n1 to be idle", "sinfo -h -n n1 -o %t | grep -qx idle && kernelctl node list | grep -qE '^n1 +steady +stock@[0-9]+ +stock +yes'")
-	if out := s.n1.must("cat /home/alice/job." + job); !strings.Contains(out, "-mitgcm") {
-		t.Errorf("the job's output is\n%s", out)
+	job := started(t, from, nodes...)
+	for i, n := range nodes {
+		proven(t, from, n, "mitgcm", boots[i])
 	}
-	t.Log(s.ctl1.must("kernelctl job show " + job))
+	goesOn(t, from, job, nodes...)
+}
 
-	// A misspelt name is refused at once, with the name that it may be.
-	if r := s.ctl1.run("cd /tmp && runuser -u alice -- sbatch --kernel-profile=mitgmc --wrap true"); r.exit == 0 || !strings.Contains(r.err, `"mitgcm"`) {
+// misspelt checks that a misspelt profile is refused at once, with the name that it may be.
+func misspelt(t *testing.T, from *machine) {
+	t.Helper()
+	r := from.run("cd /tmp && runuser -u alice -- sbatch --kernel-profile=mitgmc --wrap true")
+	if r.exit == 0 || !strings.Contains(r.err, `"mitgcm"`) {
 		t.Errorf("a misspelt profile: exit %d, %s", r.exit, r.err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // site is the two machines with the product on them, as the steps of a test
@@ -23,33 +22,22 @@ type site struct {
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	b := disk(t, dir)
-	s := &site{ctl1: power(t, b, "ctl1"), n1: power(t, b, "n1")}
-	defer hold(t, s.ctl1, s.n1)
-	for _, step := range []struct {
-		name string
-		do   func(*site, *testing.T)
-	}{
-		{"the broker starts", (*site).brokerStarts},
-		{"the broker's rights", (*site).brokersRights},
-		{"the broker ends and comes back", (*site).brokerEnds},
-		{"the agent starts", (*site).agentStarts},
-		{"the agent's rights", (*site).agentsRights},
-		{"the agent ends and comes back", (*site).agentEnds},
-		{"slurmd waits for the agent", (*site).slurmdWaits},
-		{"another kernel", (*site).anotherKernel},
-		{"collectors", (*site).collectors},
-		{"secrets", (*site).secrets},
-		{"slurmd as the agent's child", (*site).slurmdAsChild},
-	} {
-		done := t.Run(step.name, func(t *testing.T) {
-			s.ctl1.t, s.n1.t = t, t
-			step.do(s, t)
-		})
-		s.ctl1.t, s.n1.t = t, t
-		if !done {
-			return
-		}
-	}
+	machines := b.start(t)
+	defer hold(t, machines)
+	s := &site{ctl1: machines[0], n1: machines[1]}
+	steps(t, machines,
+		step{"the broker starts", s.brokerStarts},
+		step{"the broker's rights", s.brokersRights},
+		step{"the broker ends and comes back", s.brokerEnds},
+		step{"the agent starts", s.agentStarts},
+		step{"the agent's rights", s.agentsRights},
+		step{"the agent ends and comes back", s.agentEnds},
+		step{"slurmd waits for the agent", s.slurmdWaits},
+		step{"another kernel", s.anotherKernel},
+		step{"collectors", s.collectors},
+		step{"secrets", s.secrets},
+		step{"slurmd as the agent's child", s.slurmdAsChild},
+	)
 }
 
 // slurmdbd and slurmctld are there before the product is.
@@ -276,21 +264,4 @@ systemctl start slurmd`)
 	// Asked for slurmd, systemd starts the agent first.
 	s.n1.must("systemctl start slurmd && systemctl is-active kernel-broker-agent")
 	s.slurmdUp()
-}
-
-// hold keeps the machines, for whoever develops this: KB_HOLD names a file that
-// then has their addresses and tokens, until there is a /run/end on ctl1.
-func hold(t *testing.T, machines ...*machine) {
-	path := os.Getenv("KB_HOLD")
-	if path == "" {
-		return
-	}
-	text := ""
-	for _, m := range machines {
-		text += m.name + " " + m.address + " " + m.token + " " + filepath.Dir(m.console) + "\n"
-	}
-	write(t, path, text, 0o600)
-	for machines[0].run("test -e /run/end").exit != 0 {
-		time.Sleep(time.Second)
-	}
 }

@@ -110,9 +110,14 @@ func (s *site) stepFails() {
 }
 
 // submit has alice submit a batch script; it writes to /tmp of the node.
+func (m *machine) submit(options, script string) string {
+	m.t.Helper()
+	return m.must("cd /tmp && runuser -u alice -- sbatch --parsable " + options + " --output=/home/alice/job.%j --wrap " + quote(script))
+}
+
 func (s *site) submit(option, script string) string {
 	s.ctl1.t.Helper()
-	return s.ctl1.must(fmt.Sprintf("cd /tmp && runuser -u alice -- sbatch --parsable %s --output=/home/alice/job.%%j --wrap %q", option, script))
+	return s.ctl1.submit(option, script)
 }
 
 // The collectors' programs are attached under the unit's lines, on a kernel with their requirements, and the job's user
@@ -135,10 +140,15 @@ func (s *site) collectors(t *testing.T) {
 	}
 }
 
-// ended waits until a job has ended.
+// jobEnds waits until a job has ended; Slurm forgets it some minutes later.
+func (m *machine) jobEnds(job string) {
+	m.t.Helper()
+	m.until("the end of job "+job, `left=$(squeue -h -j `+job+` -t PD,CF,R,CG,S 2>&1) && test -z "$left" || echo "$left" | grep 'Invalid job id'`)
+}
+
 func (s *site) ended(job string) {
 	s.ctl1.t.Helper()
-	s.ctl1.until("the end of job "+job, `test -z "$(squeue -h -j `+job+` -t PD,CF,R,CG)"`)
+	s.ctl1.jobEnds(job)
 }
 
 // If the agent starts slurmd itself, the drop-in for that removes the agent's restrictions from jobs.

@@ -20,6 +20,9 @@ install -m 0755 -t "$root/usr/local/libexec" -D "$own/exec.sh" "$own/net.sh"
 install -m 0600 "$own/token" "$root/etc/lab-token"
 install -m 0644 -t "$root/etc/systemd/system" "$own/lab-exec@.service" "$own/lab-exec.socket" "$own/lab-net.service"
 install -m 0644 -t "$root/etc" "$own/fstab" "$own/hosts"
+# Several emulated machines that boot at a time are slower than systemd expects.
+mkdir -p "$root/etc/systemd/system.conf.d"
+printf '[Manager]\nDefaultTimeoutStartSec=15min\n' >"$root/etc/systemd/system.conf.d/lab.conf"
 mkdir -p "$root/var/log/journal"
 # The boot loader's part: the kernel and the initrd that Debian installed.
 cp "$root"/boot/vmlinuz-* "$dir/vmlinuz"
