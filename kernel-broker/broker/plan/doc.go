@@ -35,8 +35,9 @@
 //	failed    cannot be had; cause recorded      loading or steady: the job is off the node (kernel's
 //	                                             fault), or an administrator resumed it (node's fault)
 //
-//	A drain that the gate brought about is undone when the node is steady on
-//	stock, free, and nobody owns it; any other is somebody else's matter.
+//	A drain that the gate brought about, or a registration on a profile's kernel, is
+//	undone when the node is steady on stock, free, and nobody owns it; any other is
+//	somebody else's matter.
 //
 // What an administrator says of a node (OutOfService) is kept over its return, and a boot
 // that an administrator requests (Reboot) is the machine's own: see administrator.go, reboot.go.
@@ -47,7 +48,7 @@
 //	accepted   switching    recorded
 //	switching  ready        every node is steady, armed, and Slurm no longer waits for it
 //	           failed       a node failed, the kernel is quarantined, Slurm does not wait for the boot,
-//	                        the job was suspended, or time is up
+//	                        slurmd does not register on the kernel, the job was suspended, or time is up
 //	           returning    the job is gone (cancelled, requeued)
 //	ready      returning    the job is gone or its epilog asks
 //	returning  done         every node is on stock, kept or with another job
