@@ -40,6 +40,7 @@ type Controller struct {
 	unread       map[string]unread
 	view         kb.SlurmView
 	viewErr      error
+	seenSince    time.Time // when polls last began to succeed again
 	kernels      *kernels
 	counted      map[string]bool
 	lastComments map[kb.JobID]string
@@ -204,6 +205,7 @@ func (c *Controller) poll(ctx context.Context) {
 		}
 		if err == nil && c.viewErr != nil {
 			c.log.Info("slurmctld can be seen again")
+			c.seenSince = c.clock.Now()
 		}
 		c.viewErr = err
 		if err == nil {

@@ -99,11 +99,14 @@ func (c *Controller) admitLocked() {
 
 func (c *Controller) inputLocked() plan.Input {
 	in := plan.Input{
-		Now: c.clock.Now(), Began: c.clock.began, Config: c.o.Plan, Slurm: c.view,
+		Now: c.clock.Now(), Began: c.clock.began, Config: c.o.Plan, Slurm: c.view, SlurmSince: c.seenSince,
 		// Copies: what was is compared with what became of it after the commit.
 		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
 		Agents: map[string]plan.Agent{}, Catalog: c.kernels, LastComments: c.lastComments, Held: c.held, Queued: c.queuedLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), Restored: maps.Clone(c.restored), PlainBoots: map[string]bool{}, Rules: c.records.ledger.rules, NewToken: newToken,
+	}
+	if c.viewErr != nil {
+		in.SlurmSince = in.Now
 	}
 	for name, since := range c.lost {
 		in.Agents[name] = plan.Agent{Since: since}

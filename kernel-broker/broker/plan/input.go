@@ -112,9 +112,11 @@ type Input struct {
 	Now time.Time
 	// Began is when the broker did. What is older counts from then: the clock that
 	// dated it may have been set since, and nothing was decided in between.
-	Began       time.Time
-	Config      Config
-	Slurm       kb.SlurmView
+	Began  time.Time
+	Config Config
+	Slurm  kb.SlurmView
+	// SlurmSince is when slurmctld began to answer again; now, while it does not.
+	SlurmSince  time.Time
 	Nodes       map[string]*kb.Node
 	Allocations map[kb.JobID]*kb.Allocation
 	Agents      map[string]Agent
