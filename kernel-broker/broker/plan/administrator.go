@@ -128,15 +128,12 @@ func (d *decision) takenBack(n *kb.Node, s kb.SlurmNode) {
 // listen records what is said of a node for as long as a return may wipe it,
 // and forgets it when an administrator has.
 func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	if n.GateDrain != "" && n.GateDrain == s.By {
-		// Nobody said that: the gate brought it about. Of a node that was just
-		// booting its agent tells that later than Slurm.
+	if s.By != "" && (n.GateDrain == s.By || n.KernelDrain == s.By) {
+		// Nobody said that: the gate brought it about, or the kernel. Of a node that
+		// was just booting its agent tells the former later than Slurm.
 		if n.OutOfService != nil && n.OutOfService.By == s.By {
 			d.unsay(n)
 		}
-		return
-	}
-	if n.KernelDrain != "" && n.OutOfService == nil {
 		return
 	}
 	switch said := n.OutOfService; {

@@ -160,3 +160,36 @@ func TestDrainOfAKernelEndsWithIt(t *testing.T) {
 		}
 	}
 }
+
+// What an administrator said before stays on record, although Slurm's reason takes its place.
+func TestAWordOutlastsTheDrainOfAKernel(t *testing.T) {
+	w := unheardOf(t)
+	says := func(state, reason, by string) {
+		w.node("n1", state, reason)
+		s := w.slurm.Nodes["n1"]
+		s.By = by
+		w.slurm.Nodes["n1"] = s
+	}
+	const reason = "gres/gpu count reported lower than configured (0 < 1)"
+	says("ALLOCATED+DRAIN+POWERING_UP", "bad DIMM", "root@1")
+	w.pass(time.Second)
+	says("IDLE+DRAIN+INVALID_REG", reason, "slurm@2")
+	w.requeued(7)
+	w.pass(time.Second)
+	w.pass(time.Second)
+	w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
+	w.settle()
+	w.slurmd("n1")
+	says("IDLE+DRAIN", reason, "slurm@2")
+	actions := w.pass(2 * healDelay)
+	if n := w.nodes["n1"]; n.OutOfService == nil || n.OutOfService.Reason != "bad DIMM" || has(actions, ResumeNode) {
+		t.Errorf("out of service: %+v, %v", n.OutOfService, actions)
+	}
+	says("IDLE+DRAIN", "bad DIMM", "slurm@3") // the broker has said it again
+	w.restored["n1"] = w.now
+	w.pass(time.Second)
+	says("IDLE", "", "")
+	if w.pass(time.Second); w.nodes["n1"].OutOfService != nil {
+		t.Error("the administrator's resume is not heard")
+	}
+}
