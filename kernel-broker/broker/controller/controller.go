@@ -145,15 +145,10 @@ func (c *Controller) Run(ctx context.Context) error {
 			c.log.Error("pass not committed", "error", err)
 			wait = 500 * time.Millisecond
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		rest(ctx, wait, c.kick)
+		if ctx.Err() != nil {
 			return nil
-		case <-c.kick:
-		case <-timer.C:
 		}
-		timer.Stop()
 	}
 }
 

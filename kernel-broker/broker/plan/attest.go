@@ -143,11 +143,7 @@ func (d *decision) bootFailed(n *kb.Node, p *kb.Pending, cause string, blameKern
 	}
 	kind := kb.FailureNode
 	if ref.IsStock() {
-		failed := p.Way
-		if endsFirst(p) {
-			failed = kb.WayReboot
-		}
-		d.lastResort(n, p.Kernel, failed, cause)
+		d.lastResort(n, p.Kernel, begunBy(p), cause)
 		return
 	}
 	if blameKernel {

@@ -65,6 +65,14 @@ const (
 // endsFirst reports whether a node that is to be reset ends what runs on it.
 func endsFirst(p *kb.Pending) bool { return p.Way == kb.WayReset && p.Progress == kb.ProgressBooting }
 
+// begunBy is the way by which a boot was begun other than by kexec; empty for that.
+func begunBy(p *kb.Pending) kb.Way {
+	if endsFirst(p) {
+		return kb.WayReboot
+	}
+	return p.Way
+}
+
 // ends resets a node whose own reboot has had its time.
 func (d *decision) ends(n *kb.Node, p *kb.Pending, agent Agent) {
 	if agent.Connected && d.age(p.Since) <= rebootBegins || !agent.Connected && d.age(later(p.Since, agent.Since)) <= unmountTime {
@@ -139,11 +147,9 @@ func (d *decision) try(n *kb.Node, p *kb.Pending, way kb.Way, ok bool, cause str
 
 // way of a boot in the ledger.
 func way(p *kb.Pending) kb.Way {
-	switch {
-	case endsFirst(p):
-		return kb.WayReboot
-	case p.Way != "":
-		return p.Way
+	switch by := begunBy(p); {
+	case by != "":
+		return by
 	case p.Kernel.Ref().IsStock():
 		return kb.WayReturn
 	}
