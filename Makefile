@@ -39,8 +39,9 @@ SUITES      ?= $(patsubst %,./%/...,$(wildcard tests/lab tests/suites \
 	kernel-broker/factory/measure))
 # What newer versions of Slurm can change; a factory has none.
 SLURM_SUITES ?= $(filter ./tests/%,$(SUITES))
-# What make test runs, and what takes hours: Chaos, which has KB_CHAOS_JOBS jobs, and WholeSite.
-LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos|WholeSite)
+# What make test runs, what takes hours (Chaos, which has KB_CHAOS_JOBS jobs, and WholeSite), and Roots, which needs the
+# kernel server and is not done (docs/status.md).
+LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos|WholeSite|Roots)
 SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|ModulesOfOthers|FaultBroker|FaultEtcd)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/gather tests/systemd \
 	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/broker/power kernel-broker/factory/admission kernel-broker/factory/tune))
@@ -239,8 +240,8 @@ fuzz: | $(GO) ## run each fuzz target for FUZZTIME seconds (600), or those that 
 	@$(STEP) fuzz .ci/fuzz $(GO) $(FUZZTIME) $(FUZZ)
 
 .PHONY: model
-model: build-go build-c ## 2,000 random actions of users, administrators and faults on emulated clusters (SLURM="22.05 24.11 26.05", STEPS=2000; an hour each)
-	@for version in $(SLURM); do KB_SLURM=$$version KB_MODEL_SEED=random KB_MODEL_STEPS=$(or $(STEPS),2000) KB_MODEL_LANES=3 \
+model: build-go build-c ## 2,000 random actions of users, administrators and faults on emulated clusters (SLURM="22.05 24.11 26.05", STEPS=2000, LANES=3; an hour each)
+	@for version in $(SLURM); do KB_SLURM=$$version KB_MODEL_SEED=random KB_MODEL_STEPS=$(or $(STEPS),2000) KB_MODEL_LANES=$(or $(LANES),3) \
 		$(GO) test -tags emulated ./tests/emulated/model -run TestModel -count=1 -v -timeout 300m $(ARGS) || exit; done
 
 ##: using

@@ -6,6 +6,7 @@ package systemd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,12 +36,14 @@ type host struct {
 	address string // in the machines' own network
 	memory  int    // in MiB
 	groups  []string
+	// Where the root is not the test's disk as /dev/vda: the kernel's arguments that name it, and its devices in QEMU.
+	root, devices []string
 }
 
 // two are the broker's host and a node; the groups are those of the inventory where Ansible installs them.
 var two = []host{
-	{"ctl1", "10.77.0.1", 1024, []string{"slurm_dbd", "slurm_controller", "slurm_submit"}},
-	{"n1", "10.77.0.11", 1024, []string{"slurm_nodes"}},
+	{name: "ctl1", address: "10.77.0.1", memory: 1024, groups: []string{"slurm_dbd", "slurm_controller", "slurm_submit"}},
+	{name: "n1", address: "10.77.0.11", memory: 1024, groups: []string{"slurm_nodes"}},
 }
 
 // machine is a virtual machine with Debian's systemd. Its processor is always emulated: speed does not matter here.
@@ -63,6 +67,7 @@ type boot struct {
 	image, kernel, initrd string
 	token                 string // of the channel for commands
 	channel               string // more options of QEMU for the network card of the channel
+	card                  string // the kind of network cards
 }
 
 // interrupt is done when somebody ends the tests, who then power the machines off and remove their disks.
@@ -92,21 +97,26 @@ func power(t *testing.T, b boot, h host) *machine {
 	if err := os.MkdirAll(in(".tmp"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	arguments := append([]string{"root=/dev/vda", "ro", "console=ttyS0,115200", "panic=3", "no_timer_check", "net.ifnames=0",
-		"random.trust_cpu=on", "kb.node=" + h.name, "kb.ip=" + h.address + "/24"}, hostclock.Arguments()...)
+	root, devices := h.root, h.devices
+	if root == nil {
+		root = []string{"root=/dev/vda", "ro"}
+		devices = []string{"-drive", "if=virtio,format=raw,snapshot=on,cache=unsafe,file.locking=off,file=" + b.image}
+	}
+	arguments := slices.Concat(root, []string{"console=ttyS0,115200", "panic=3", "no_timer_check", "net.ifnames=0",
+		"random.trust_cpu=on", "kb.node=" + h.name, "kb.ip=" + h.address + "/24"}, hostclock.Arguments())
+	card := cmp.Or(b.card, "virtio-net-pci")
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64",
+	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{
 		"-accel", "tcg,thread=multi,tb-size=256", "-M", "q35", "-cpu", "qemu64,+rdrand", "-smp", "1", "-m", fmt.Sprint(h.memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-name", h.name,
 		"-kernel", b.kernel, "-initrd", b.initrd, "-append", strings.Join(arguments, " "),
-		"-drive", "if=virtio,format=raw,snapshot=on,cache=unsafe,file.locking=off,file="+b.image,
-		"-netdev", "user,id=channel,hostfwd=tcp:"+m.channel+"-10.0.2.15:7000,hostfwd=tcp:"+m.ssh+"-10.0.2.15:22"+b.channel,
-		"-device", "virtio-net-pci,netdev=channel,romfile=,mac=52:54:00:77:00:01",
-		"-netdev", "dgram,id=cluster,local.type=unix,local.path="+portOf(b.dir, h)+",remote.type=unix,remote.path="+switchIn(b.dir),
-		"-device", "virtio-net-pci,netdev=cluster,romfile=,mac="+macOf(h),
+		"-netdev", "user,id=channel,hostfwd=tcp:" + m.channel + "-10.0.2.15:7000,hostfwd=tcp:" + m.ssh + "-10.0.2.15:22" + b.channel,
+		"-device", card + ",netdev=channel,romfile=,mac=52:54:00:77:00:01",
+		"-netdev", "dgram,id=cluster,local.type=unix,local.path=" + portOf(b.dir, h) + ",remote.type=unix,remote.path=" + switchIn(b.dir),
+		"-device", card + ",netdev=cluster,romfile=,mac=" + macOf(h),
 		"-device", "virtio-rng-pci",
-		"-qmp", "unix:"+m.monitor+",server=on,wait=off",
-		"-serial", "file:"+m.console)
+		"-qmp", "unix:" + m.monitor + ",server=on,wait=off",
+		"-serial", "file:" + m.console}, devices...)...)
 	qemu.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + in(".tmp")}
 	var said strings.Builder
 	qemu.Stdout, qemu.Stderr = &said, &said

@@ -6,6 +6,7 @@ package systemd
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -181,6 +182,11 @@ func TestMain(m *testing.M) {
 		writable()
 	case "search":
 		if err := search(os.Getenv("PROBE_PATTERNS")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	case "fit", "load", "boot":
+		if err := asAgent(context.Background(), what); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -21,12 +21,12 @@ import (
 // six are a cluster without a single point of failure but login1, which also serves the controllers' disk by NFS and has
 // slurmdbd and the third member of etcd.
 var six = []host{
-	{"ctl1", "10.77.0.1", 1280, []string{"slurm_controller", "kernel_broker_etcd"}},
-	{"ctl2", "10.77.0.2", 1280, []string{"slurm_controller", "kernel_broker_etcd"}},
-	{"login1", "10.77.0.3", 1280, []string{"slurm_dbd", "slurm_submit", "kernel_broker_etcd"}},
-	{"n1", "10.77.0.11", 1024, []string{"slurm_nodes"}},
-	{"n2", "10.77.0.12", 1024, []string{"slurm_nodes"}},
-	{"n3", "10.77.0.13", 1024, []string{"slurm_nodes"}},
+	{name: "ctl1", address: "10.77.0.1", memory: 1280, groups: []string{"slurm_controller", "kernel_broker_etcd"}},
+	{name: "ctl2", address: "10.77.0.2", memory: 1280, groups: []string{"slurm_controller", "kernel_broker_etcd"}},
+	{name: "login1", address: "10.77.0.3", memory: 1280, groups: []string{"slurm_dbd", "slurm_submit", "kernel_broker_etcd"}},
+	{name: "n1", address: "10.77.0.11", memory: 1024, groups: []string{"slurm_nodes"}},
+	{name: "n2", address: "10.77.0.12", memory: 1024, groups: []string{"slurm_nodes"}},
+	{name: "n3", address: "10.77.0.13", memory: 1024, groups: []string{"slurm_nodes"}},
 }
 
 // wholeSite is the six machines.

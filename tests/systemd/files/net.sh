@@ -12,7 +12,7 @@ done
 modprobe -q virtio_net || :
 set -e
 ip link set lo up
-ip addr add 10.0.2.15/24 dev eth0
+ip addr replace 10.0.2.15/24 dev eth0
 ip link set eth0 up
-ip addr add "$ip" dev eth1
+ip addr replace "$ip" dev eth1
 ip link set eth1 up

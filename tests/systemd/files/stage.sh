@@ -12,15 +12,13 @@ tar -C "$root" --numeric-owner -xpf "$debian"
 # -o: what was built is installed, nothing is built meanwhile.
 make -s -C "$repo" -o build install DESTDIR="$(realpath "$root")"
 
-install -m 0755 -t "$root/usr/local/libexec" -D "$own/exec.sh" "$own/net.sh"
-install -m 0600 "$own/token" "$root/etc/lab-token"
-install -m 0644 -t "$root/etc/systemd/system" "$own/lab-exec@.service" "$own/lab-exec.socket" "$own/lab-net.service"
-install -m 0644 -t "$root/etc" "$own/fstab" "$own/hosts"
+# shellcheck source=machine.sh
+. "$own/machine.sh"
 install -m 0644 -t "$root/etc/slurm" "$own/slurm.conf"
 install -m 0600 -t "$root/etc/slurm" "$own/slurmdbd.conf"
 echo CgroupPlugin=cgroup/v2 >"$root/etc/slurm/cgroup.conf"
 echo "required /usr/lib/kernel-broker/kernel_profile.so" >"$root/etc/slurm/plugstack.conf"
-mkdir -p "$root/var/log/journal" "$root/srv/kernels"
+mkdir -p "$root/srv/kernels"
 for kernel in stock mitgcm; do
 	install -D -m 0644 -t "$root/srv/kernels/$kernel" "$repo/build/kernels/$kernel/bzImage" "$repo/build/kernels/$kernel/kernel.json"
 done
@@ -33,13 +31,8 @@ install -m 0755 "$probe" "$root/usr/local/libexec/probe"
 
 chroot "$root" sh -eu <<'EOF'
 chown slurm:slurm /etc/slurm/slurmdbd.conf
-systemctl -q enable lab-net.service lab-exec.socket
 # What runs is what the test starts.
 systemctl -q disable slurmctld slurmd slurmdbd mariadb
-systemctl -q mask getty.target systemd-update-utmp.service systemd-update-utmp-runlevel.service \
-	apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer e2scrub_all.timer systemd-tmpfiles-clean.timer \
-	systemd-pstore.service e2scrub_reap.service
-systemctl -q set-default multi-user.target
 for user in alice; do useradd --create-home --shell /bin/bash "$user"; done
 EOF
 
