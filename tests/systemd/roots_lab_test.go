@@ -36,7 +36,7 @@ var rooted = root{
 	hooks: []string{
 		`--essential-hook=mkdir -p "$1/etc/initramfs-tools/conf.d" && echo MODULES=list >"$1/etc/initramfs-tools/conf.d/site"` +
 			` && printf '%s\n' ` + rootDrivers + ` >"$1/etc/initramfs-tools/modules"`,
-		`--customize-hook=chroot "$1" dracut --quiet --no-hostonly --zstd --add "lvm nfs" --drivers "` + rootDrivers + `"` +
+		`--customize-hook=chroot "$1" dracut --quiet --no-hostonly --zstd --add "lvm nfs network-legacy" --omit "systemd-networkd" --drivers "` + rootDrivers + `"` +
 			` /boot/dracut.img "$(ls "$1/lib/modules")"`,
 	},
 }
