@@ -264,6 +264,12 @@ func (m *machine) reboot() {
 	m.t.Helper()
 	before := m.must(bootID)
 	_, _ = m.try("systemctl reboot", time.Minute) // the answer may be lost
+	m.boots(before)
+}
+
+// boots waits until the machine is up after another boot than that one.
+func (m *machine) boots(before string) {
+	m.t.Helper()
 	m.until("another boot", "test \"$("+bootID+")\" != "+before)
 	m.up()
 }

@@ -101,12 +101,18 @@ func disk(t *testing.T, dir string) boot {
 	}
 	write(t, b.initrd, string(text), 0o644)
 	own := b.stageFiles(t)
-	self, err := os.Executable() // the probe, see there
+	stage(t, filepath.Join(own, "stage.sh"), installed.debian(t), dir, repo, b.image, b.initrd, probe(t))
+	return b
+}
+
+// probe is this program, which is the probe in the machines.
+func probe(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage(t, filepath.Join(own, "stage.sh"), installed.debian(t), dir, repo, b.image, b.initrd, self)
-	return b
+	return self
 }
 
 // stageFiles writes the test's files, with a new token for the channel for commands and the machines' names, into a folder.

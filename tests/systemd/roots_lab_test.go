@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -62,12 +63,12 @@ func TestRoots(t *testing.T) {
 	const discarded = ",snapshot=on"
 	sata := []string{"-device", "ide-hd,drive=volume,bus=ide.0"}
 	b.hosts = []host{
-		{name: "disk", address: "10.77.0.11", memory: 1024, root: []string{"root=UUID=" + rootUUID, "rw"}, devices: append(append(append(append(
-			drive("root", "root.ext4", discarded), "-device", "nvme,drive=root,serial=1"),
-			drive("copy", "copy.ext4", discarded)...), "-device", "virtio-blk-pci,drive=copy"),
-			append(drive("volume", "volume.raw", ""), sata...)...)},
+		{name: "disk", address: "10.77.0.11", memory: 1024, root: []string{"root=UUID=" + rootUUID, "rw"}, devices: slices.Concat(
+			drive("root", "root.ext4", discarded), []string{"-device", "nvme,drive=root,serial=1"},
+			drive("copy", "copy.ext4", discarded), []string{"-device", "virtio-blk-pci,drive=copy"},
+			drive("volume", "volume.raw", ""), sata)},
 		{name: "volume", address: "10.77.0.12", memory: 1024, root: []string{"root=/dev/mapper/site-root", "rd.lvm.lv=site/root", "rw"},
-			devices: append(drive("volume", "volume.raw", discarded), sata...)},
+			devices: slices.Concat(drive("volume", "volume.raw", discarded), sata)},
 		{name: "nfs", address: "10.77.0.13", memory: 1024, root: []string{"root=/dev/nfs", "nfsroot=10.77.0.11:/srv/root,nfsvers=3,nolock", "boot=nfs",
 			"ip=10.77.0.13:10.77.0.11::255.255.255.0:nfs:eth1:none", "rw"}, devices: []string{}},
 	}
@@ -146,11 +147,7 @@ func stageRoots(t *testing.T, b *boot, copied string) {
 		}
 		write(t, filepath.Join(own, folder+".json"), string(text), 0o644)
 	}
-	self, err := os.Executable() // the probe, see there
-	if err != nil {
-		t.Fatal(err)
-	}
-	stage(t, filepath.Join(own, "roots.sh"), rooted.debian(t), b.dir, kernels, self, b.image, copied, rootUUID)
+	stage(t, filepath.Join(own, "roots.sh"), rooted.debian(t), b.dir, kernels, probe(t), b.image, copied, rootUUID)
 }
 
 // bootOf is a kernel to boot, and the node's initrd for it; empty for none.
@@ -161,11 +158,11 @@ type bootOf struct{ kernel, initrd string }
 func thereAndBack(t *testing.T, m *machine, root string, alone bool) {
 	t.Helper()
 	m.up()
-	probe := func(what, kernel, initrd string) string {
+	agent := func(what, kernel, initrd string) string {
 		return fmt.Sprintf("%s=%s PROBE_KERNEL=/srv/%s PROBE_INITRD=%s /usr/local/libexec/probe", asProbe, what, kernel, initrd)
 	}
 	for kernel, fits := range map[string]bool{"server": alone, "stock": false} {
-		if r := m.run(probe("fit", kernel, "")); (r.exit == 0) != fits || !fits && !strings.Contains(r.err, "brings no initrd") {
+		if r := m.run(agent("fit", kernel, "")); (r.exit == 0) != fits || !fits && !strings.Contains(r.err, "brings no initrd") {
 			t.Errorf("without an initrd %s fits: want %t, exit %d, %s%s", kernel, fits, r.exit, r.out, r.err)
 		}
 	}
@@ -179,12 +176,11 @@ func thereAndBack(t *testing.T, m *machine, root string, alone bool) {
 		began := time.Now()
 		before := m.must(bootID)
 		m.must(fmt.Sprintf("echo %d >>/root/boots", i))
-		m.must(probe("fit", to.kernel, to.initrd))
-		m.must(probe("load", to.kernel, to.initrd))
+		m.must(agent("fit", to.kernel, to.initrd))
+		m.must(agent("load", to.kernel, to.initrd))
 		// What a command leaves running ends with it.
-		m.must("systemd-run --quiet --no-block sh -c " + quote("sleep 1; "+probe("boot", to.kernel, to.initrd)))
-		m.until("the kernel "+to.kernel+" with "+to.initrd, "test \"$("+bootID+")\" != "+before)
-		m.up()
+		m.must("systemd-run --quiet --no-block sh -c " + quote("sleep 1; "+agent("boot", to.kernel, to.initrd)))
+		m.boots(before)
 		after := m.must("uname -r; grep -o '" + kb.TokenParameter + "=[0-9a-f]*' /proc/cmdline; findmnt -n -o SOURCE,FSTYPE,OPTIONS /; systemctl --no-legend --plain --failed; cat /root/boots")
 		t.Logf("%s with %s after %s:\n%s", to.kernel, to.initrd, time.Since(began).Round(time.Second), after)
 		lines := strings.Split(after, "\n")
@@ -214,13 +210,6 @@ func asAgent(ctx context.Context, what string) error {
 	if err := json.Unmarshal(text, &target.Kernel); err != nil {
 		return err
 	}
-	image := filepath.Join(folder, "image")
-	// The distribution's is the root's own, perhaps of another version than the one here.
-	described, err := catalog.DescribeFile(image, catalog.MaxImage)
-	if err != nil {
-		return err
-	}
-	catalog.KernelFiles{Image: described}.Describe(&target.Kernel)
 	c, err := config.Default()
 	if err != nil {
 		return err
@@ -235,6 +224,18 @@ func asAgent(ctx context.Context, what string) error {
 		}
 		return errors.Join(found.Validate(), target.Kernel.CheckFits(found))
 	}
+	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys}
+	if what == "boot" {
+		syscall.Sync()
+		return tools.Execute(ctx)
+	}
+	image := filepath.Join(folder, "image")
+	// The distribution's is the root's own, perhaps of another version than the one here.
+	described, err := catalog.DescribeFile(image, catalog.MaxImage)
+	if err != nil {
+		return err
+	}
+	catalog.KernelFiles{Image: described}.Describe(&target.Kernel)
 	cache, err := kexec.OpenCache("/run/cache", c.Cache.MaxBytes, func(context.Context, string) (io.ReadCloser, error) {
 		return os.Open(image)
 	}, slog.Default())
@@ -242,12 +243,7 @@ func asAgent(ctx context.Context, what string) error {
 		return err
 	}
 	b := kexec.Booter{
-		Tools: kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys},
-		Trust: (*kexec.Verifier)(nil), Artifacts: cache, Keep: kexec.Keep(c.Boot.KeepArguments), Initrd: initrd, Proc: c.Proc,
-	}
-	if what == "boot" {
-		syscall.Sync()
-		return b.Execute(ctx)
+		Tools: tools, Trust: (*kexec.Verifier)(nil), Artifacts: cache, Keep: kexec.Keep(c.Boot.KeepArguments), Initrd: initrd, Proc: c.Proc,
 	}
 	return errors.Join(b.Fetch(ctx, target), b.Load(ctx, target))
 }

@@ -373,10 +373,7 @@ func TestAdministratorsRebootOfASilentNode(t *testing.T) {
 func TestDrainTakenBackUnderAJob(t *testing.T) {
 	w := running(t)
 	said := func(state, by string) []Action {
-		w.node("n1", state, "bad DIMM")
-		s := w.slurm.Nodes["n1"]
-		s.By = by
-		w.slurm.Nodes["n1"] = s
+		w.nodeBy("n1", state, "bad DIMM", by)
 		return w.pass(time.Second)
 	}
 	said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16")

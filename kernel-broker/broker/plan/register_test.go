@@ -127,13 +127,7 @@ func TestDrainOfAKernelEndsWithIt(t *testing.T) {
 	const reason = "gres/gpu count reported lower than configured (0 < 1)"
 	for _, words := range []string{"", "bad DIMM"} {
 		w := unheardOf(t)
-		says := func(state, reason, by string) {
-			w.node("n1", state, reason)
-			s := w.slurm.Nodes["n1"]
-			s.By = by
-			w.slurm.Nodes["n1"] = s
-		}
-		says("IDLE+DRAIN+INVALID_REG", reason, "slurm@1")
+		w.nodeBy("n1", "IDLE+DRAIN+INVALID_REG", reason, "slurm@1")
 		w.requeued(7)
 		w.pass(time.Second)
 		w.pass(time.Second)
@@ -141,7 +135,7 @@ func TestDrainOfAKernelEndsWithIt(t *testing.T) {
 			t.Fatalf("wants %s, out of service %+v", n.Desired, n.OutOfService)
 		}
 		if words != "" {
-			says("IDLE+DRAIN+INVALID_REG", words, "root@2")
+			w.nodeBy("n1", "IDLE+DRAIN+INVALID_REG", words, "root@2")
 			w.pass(time.Second)
 		}
 		w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
@@ -151,9 +145,9 @@ func TestDrainOfAKernelEndsWithIt(t *testing.T) {
 			t.Errorf("%q: resumed before it has registered", words)
 		}
 		if words == "" {
-			says("IDLE+DRAIN", reason, "slurm@1")
+			w.nodeBy("n1", "IDLE+DRAIN", reason, "slurm@1")
 		} else {
-			says("IDLE+DRAIN", words, "root@2")
+			w.nodeBy("n1", "IDLE+DRAIN", words, "root@2")
 		}
 		if actions := w.pass(2 * healDelay); has(actions, ResumeNode) != (words == "") {
 			t.Errorf("%q: %v", words, actions)
@@ -164,31 +158,25 @@ func TestDrainOfAKernelEndsWithIt(t *testing.T) {
 // What an administrator said before stays on record, although Slurm's reason takes its place.
 func TestAWordOutlastsTheDrainOfAKernel(t *testing.T) {
 	w := unheardOf(t)
-	says := func(state, reason, by string) {
-		w.node("n1", state, reason)
-		s := w.slurm.Nodes["n1"]
-		s.By = by
-		w.slurm.Nodes["n1"] = s
-	}
 	const reason = "gres/gpu count reported lower than configured (0 < 1)"
-	says("ALLOCATED+DRAIN+POWERING_UP", "bad DIMM", "root@1")
+	w.nodeBy("n1", "ALLOCATED+DRAIN+POWERING_UP", "bad DIMM", "root@1")
 	w.pass(time.Second)
-	says("IDLE+DRAIN+INVALID_REG", reason, "slurm@2")
+	w.nodeBy("n1", "IDLE+DRAIN+INVALID_REG", reason, "slurm@2")
 	w.requeued(7)
 	w.pass(time.Second)
 	w.pass(time.Second)
 	w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
 	w.settle()
 	w.slurmd("n1")
-	says("IDLE+DRAIN", reason, "slurm@2")
+	w.nodeBy("n1", "IDLE+DRAIN", reason, "slurm@2")
 	actions := w.pass(2 * healDelay)
 	if n := w.nodes["n1"]; n.OutOfService == nil || n.OutOfService.Reason != "bad DIMM" || has(actions, ResumeNode) {
 		t.Errorf("out of service: %+v, %v", n.OutOfService, actions)
 	}
-	says("IDLE+DRAIN", "bad DIMM", "slurm@3") // the broker has said it again
+	w.nodeBy("n1", "IDLE+DRAIN", "bad DIMM", "slurm@3") // the broker has said it again
 	w.restored["n1"] = w.now
 	w.pass(time.Second)
-	says("IDLE", "", "")
+	w.nodeBy("n1", "IDLE", "", "")
 	if w.pass(time.Second); w.nodes["n1"].OutOfService != nil {
 		t.Error("the administrator's resume is not heard")
 	}

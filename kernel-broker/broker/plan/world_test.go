@@ -223,6 +223,14 @@ func (w *world) node(name, state, reason string) {
 		Partitions: []string{"main"}, CPUs: 4, MemoryMiB: 1000}
 }
 
+// nodeBy is node with who gave the reason, and when.
+func (w *world) nodeBy(name, state, reason, by string) {
+	w.node(name, state, reason)
+	n := w.slurm.Nodes[name]
+	n.By = by
+	w.slurm.Nodes[name] = n
+}
+
 // job sets what slurmctld says of a job with nodes.
 func (w *world) job(id uint32, state string, reboot bool, nodes ...string) {
 	w.slurm.Jobs[id] = kb.SlurmJob{ID: id, Reference: fmt.Sprint(id), State: state, Reboot: reboot, Nodes: nodes,
