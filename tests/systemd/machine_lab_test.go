@@ -36,6 +36,7 @@ type host struct {
 	address string // in the machines' own network
 	memory  int    // in MiB
 	groups  []string
+	card    string // the kind of its network cards, where not virtio's
 	// Where the root is not the test's disk as /dev/vda: the kernel's arguments that name it, and its devices in QEMU.
 	root, devices []string
 }
@@ -67,7 +68,6 @@ type boot struct {
 	image, kernel, initrd string
 	token                 string // of the channel for commands
 	channel               string // more options of QEMU for the network card of the channel
-	card                  string // the kind of network cards
 }
 
 // interrupt is done when somebody ends the tests, who then power the machines off and remove their disks.
@@ -104,7 +104,7 @@ func power(t *testing.T, b boot, h host) *machine {
 	}
 	arguments := slices.Concat(root, []string{"console=ttyS0,115200", "panic=3", "no_timer_check", "net.ifnames=0",
 		"random.trust_cpu=on", "kb.node=" + h.name, "kb.ip=" + h.address + "/24"}, hostclock.Arguments())
-	card := cmp.Or(b.card, "virtio-net-pci")
+	card := cmp.Or(h.card, "virtio-net-pci")
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append([]string{
 		"-accel", "tcg,thread=multi,tb-size=256", "-M", "q35", "-cpu", "qemu64,+rdrand", "-smp", "1", "-m", fmt.Sprint(h.memory),

@@ -168,7 +168,7 @@ func (s *site) slurmdUp() {
 
 // powers of root that the agent keeps, by their numbers.
 var powers = map[string]int{
-	"SYS_BOOT": 22, "SYS_ADMIN": 21, "SYS_MODULE": 16, "NET_BIND_SERVICE": 10,
+	"SYS_BOOT": 22, "SYS_ADMIN": 21, "SYS_MODULE": 16, "NET_BIND_SERVICE": 10, "NET_ADMIN": 12,
 	"BPF": 39, "PERFMON": 38, "SYSLOG": 34, "SYS_RESOURCE": 24, "SYS_PTRACE": 19, "DAC_READ_SEARCH": 2,
 }
 
@@ -184,7 +184,7 @@ func (s *site) agentsRights(t *testing.T) {
 		"load a module",
 		"read another process's memory", "see another process", "a program for the kernel (BPF)", // collectors
 		"load a kernel", "boot",
-		"a netlink socket", "a port below 1024",
+		"a netlink socket", "change the network", "a port below 1024",
 		"read MUNGE's key", "read users' homes", // DAC_READ_SEARCH, for collectors
 		"have systemd run a program", // as it starts slurmd; see docs/security.md
 		"addresses of memory in /proc/iomem",
@@ -197,11 +197,11 @@ func (s *site) agentsRights(t *testing.T) {
 	_, lines, _ := strings.Cut(string(page), "[Service]\nCapabilityBoundingSet=~CAP_BPF")
 	lines, _, _ = strings.Cut(lines, "```")
 	s.n1.attempted(t, unit, "CapabilityBoundingSet=~CAP_BPF"+lines, []string{
-		"load a module", "see another process", "load a kernel", "boot", "a netlink socket", "a port below 1024", "have systemd run a program",
+		"load a module", "see another process", "load a kernel", "boot", "a netlink socket", "change the network", "a port below 1024", "have systemd run a program",
 		"addresses of memory in /proc/iomem",
 	})
 	s.n1.folders(t, unit, "/run/kernel-broker", "/var/lib/kernel-broker", "/var/cache/kernel-broker", "/etc/kernel-broker", "/usr/lib/modules", "/tmp", "/var/tmp")
-	s.n1.exposure(t, unit, 4.7)
+	s.n1.exposure(t, unit, 4.8)
 }
 
 func (s *site) agentEnds(t *testing.T) {

@@ -24,6 +24,12 @@ import (
 // memoryFilesystems need no device, and every kernel has them.
 var memoryFilesystems = map[string]bool{"rootfs": true, "ramfs": true, "tmpfs": true}
 
+// networkFilesystems are not there without the network.
+var networkFilesystems = map[string]bool{"nfs": true, "nfs4": true, "ceph": true, "cifs": true, "lustre": true, "9p": true}
+
+// OnNetwork reports whether the node's root is on the network.
+func OnNetwork(found kb.Inventory) bool { return networkFilesystems[found.RootFilesystem] }
+
 // Read examines the node through its mounted proc and sys file systems. extra lists drivers that the site requires.
 func Read(proc, sys string, extra []string) (kb.Inventory, error) {
 	var found kb.Inventory
@@ -143,10 +149,11 @@ func isModule(sys, driver string) bool {
 }
 
 // kernelFinds reports whether a kernel finds a root by itself: by the name that it gives a device, its number, or what the
-// partition table says. For anything else an initrd is needed: UUID= and LABEL= of a file system, logical volumes, links.
+// partition table says. For anything else an initrd is needed: UUID= and LABEL= of a file system, logical volumes, links,
+// and NFS, which a kernel can mount, but no distribution's.
 func kernelFinds(root string) bool {
 	if name, device := strings.CutPrefix(root, "/dev/"); device {
-		return name != "" && !strings.Contains(name, "/")
+		return name != "nfs" && name != "" && !strings.Contains(name, "/")
 	}
 	if kind, _, named := strings.Cut(root, "="); named {
 		return kind == "PARTUUID" || kind == "PARTLABEL"

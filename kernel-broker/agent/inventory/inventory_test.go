@@ -95,8 +95,8 @@ func TestRootThatOnlyAnInitrdFinds(t *testing.T) {
 	m.virtio()
 	m.mounts(disk1)
 	for root, needs := range map[string]bool{
-		"/dev/vda1": false, "/dev/nfs": false, "PARTUUID=0a-01": false, "PARTLABEL=root": false, "254:1": false, "fe01": false, "": false,
-		"UUID=7c1d": true, "LABEL=root": true, "/dev/mapper/vg-root": true, "/dev/disk/by-uuid/7c1d": true, "nfs:10.0.0.1:/root": true, "zfs:pool/root": true,
+		"/dev/vda1": false, "PARTUUID=0a-01": false, "PARTLABEL=root": false, "254:1": false, "fe01": false, "": false,
+		"UUID=7c1d": true, "/dev/nfs": true, "LABEL=root": true, "/dev/mapper/vg-root": true, "/dev/disk/by-uuid/7c1d": true, "nfs:10.0.0.1:/root": true, "zfs:pool/root": true,
 	} {
 		m.file(m.proc, "cmdline", "ro root="+root+" quiet\n")
 		want := ""

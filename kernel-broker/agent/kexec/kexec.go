@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -45,6 +46,9 @@ type Kexec struct {
 	ExecuteArgs []string
 	// Sys is where sysfs is mounted.
 	Sys string
+	// NetworkRoot: the node's root is on the network. The program takes the network down before it boots, and would wait
+	// for its root then.
+	NetworkRoot bool
 	Shutdown
 }
 
@@ -116,7 +120,10 @@ func (k Kexec) Execute(ctx context.Context) error {
 	if len(k.Command) > 0 {
 		return k.execute(ctx)
 	}
-	args := append([]string{}, k.ExecuteArgs...)
+	args := slices.Clone(k.ExecuteArgs)
+	if k.NetworkRoot {
+		args = append(args, "--no-ifdown")
+	}
 	if err := k.run(ctx, append(args, "-e")); err != nil {
 		return fmt.Errorf("%w: %w", errReturned, err)
 	}

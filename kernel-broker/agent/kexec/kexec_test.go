@@ -183,6 +183,14 @@ func TestExecuteNeverSucceeds(t *testing.T) {
 	}
 }
 
+func TestExecuteLeavesTheNetworkOfARoot(t *testing.T) {
+	k, said := fake(t, "exit 1")
+	k.ExecuteArgs, k.NetworkRoot = []string{"-y"}, true
+	if err := k.Execute(t.Context()); !errors.Is(err, errReturned) || said() != "-y|--no-ifdown|-e" {
+		t.Errorf("said %q, %v", said(), err)
+	}
+}
+
 func TestKexecEndsWithContext(t *testing.T) {
 	k, _ := fake(t, "exec sleep 1000")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -89,8 +89,13 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err := daemon.DropClaim(); err != nil {
 		log.Error("a start of slurmd by others may report a boot", "error", err)
 	}
+	found, err := inventory.Read(c.Proc, c.Sys, nil)
+	if err != nil {
+		return err
+	}
 	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys,
-		Shutdown: kexec.Shutdown{Before: c.Kexec.Before, Limit: c.Kexec.BeforeTimeout, Command: c.Kexec.Execute}}
+		NetworkRoot: inventory.OnNetwork(found),
+		Shutdown:    kexec.Shutdown{Before: c.Kexec.Before, Limit: c.Kexec.BeforeTimeout, Command: c.Kexec.Execute}}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
 		Inventory: func() (kb.Inventory, error) {
