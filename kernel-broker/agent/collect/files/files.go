@@ -10,6 +10,7 @@ package files
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -137,11 +138,8 @@ func (s *session) clear(t table) error {
 		s.moved++
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	s.cleared++
-	return s.Programs.Set("cleared", s.cleared)
+	s.cleared++ // also after an error: some keys are gone
+	return errors.Join(err, s.Programs.Set("cleared", s.cleared))
 }
 
 func (s *session) keep(key fileKey, record *fileRecord) { s.store.add(key, record.file(key, s.node)) }
