@@ -152,8 +152,8 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	case said == nil || said.Asked && !d.restoredSince(n):
 	case strings.HasPrefix(s.Reason, reasonLost):
 		// The broker set the node down since it lost its kernel. That replaced what the administrator said, and did not end it.
-	case said.BootID != n.Boot.BootID && agent.Slurmd.Running && s.Reason == "":
-		// slurmd answered before it was held back, and Slurm forgot.
+	case said.BootID != n.Boot.BootID && agent.Slurmd.Running && s.Reason == "" && n.Runs(stockRef):
+		// slurmd answered before it was held back, and Slurm forgot. After a job's boot Slurm does not.
 		d.act(Action{Kind: DrainNode, Node: n.Name, Text: said.Reason})
 	default:
 		d.note(n, "returned to service", "")

@@ -442,3 +442,41 @@ func TestSuspendedInTheSwitch(t *testing.T) {
 		}
 	}
 }
+
+// A node that is drained in the switch before its return is armed needs no arming: no other job comes there. Its job begins,
+// and the return is armed when the drain has ended.
+func TestDrainBeforeTheReturnIsArmed(t *testing.T) {
+	w := booting(t)
+	w.node("n1", "ALLOCATED+DRAIN+POWERING_UP", "bad fan")
+	w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+	w.settle()
+	w.slurmd("n1")
+	w.node("n1", "ALLOCATED+DRAIN", "bad fan")
+	if actions := w.settle(); w.allocs[kb.JobID{Job: 7}].Phase != kb.PhaseReady || has(actions, ArmReturn) {
+		t.Fatalf("the job waits: %+v, %v", w.allocs[kb.JobID{Job: 7}], actions)
+	}
+	w.job(7, "RUNNING", true, "n1")
+	w.now = w.now.Add(time.Minute)
+	w.node("n1", "ALLOCATED", "")
+	if actions := w.settle(); !has(actions, ArmReturn) {
+		t.Errorf("not armed after the drain's end: %v", actions)
+	}
+}
+
+// What an administrator takes back while a job's node boots is not said again: the registration after a job's boot ends no
+// drain. A node that was resumed just before the job came looks the same to a broker that looks at Slurm too late.
+func TestResumeDuringAJobsBoot(t *testing.T) {
+	w := booting(t)
+	w.node("n1", "ALLOCATED+DRAIN+POWERING_UP", "bad fan")
+	w.settle()
+	w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+	w.settle()
+	w.slurmd("n1")
+	if w.nodes["n1"].OutOfService == nil {
+		t.Fatal("not recorded")
+	}
+	w.node("n1", "ALLOCATED", "")
+	if actions := w.settle(); has(actions, DrainNode) || w.nodes["n1"].OutOfService != nil {
+		t.Errorf("drained again: %v, %+v", actions, w.nodes["n1"].OutOfService)
+	}
+}
