@@ -39,16 +39,15 @@ SUITES      ?= $(patsubst %,./%/...,$(wildcard tests/lab tests/suites \
 	kernel-broker/factory/measure))
 # What newer versions of Slurm can change; a factory has none.
 SLURM_SUITES ?= $(filter ./tests/%,$(SUITES))
-# What make test runs, what takes hours (Chaos, which has KB_CHAOS_JOBS jobs, and WholeSite), and Roots, which needs the
-# kernel server and is not done (docs/status.md).
-LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos|WholeSite|Roots)
+# What make test runs, and what takes hours (Chaos, which has KB_CHAOS_JOBS jobs, and WholeSite).
+LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos|WholeSite)
 SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|ModulesOfOthers|FaultBroker|FaultEtcd)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/gather tests/systemd \
 	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/broker/power kernel-broker/factory/admission kernel-broker/factory/tune))
 # What demo and tests boot. Any other recipe by its name, if it needs no run or has
 # training data; what collectors need is for the long suites, which have pahole.
 KERNELS      ?= mitgcm suite-stock
-LONG_KERNELS := mitgcm-profiling suite-gather suite-modules
+LONG_KERNELS := mitgcm-profiling suite-gather suite-modules server
 # One workload needs MPI, of deps-long.
 MPI         := tests/workloads/mpi
 C_PARTS     := $(filter-out $(MPI),$(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile \
