@@ -242,11 +242,9 @@ func asAgent(ctx context.Context, what string) error {
 	}
 	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys}
 	if what == "boot" {
-		found, err := inventory.Read(c.Proc, c.Sys, nil)
-		if err != nil {
+		if tools.NetworkRoot, err = inventory.NetworkRoot(c.Proc); err != nil {
 			return err
 		}
-		tools.NetworkRoot = inventory.OnNetwork(found)
 		syscall.Sync()
 		return tools.Execute(ctx)
 	}

@@ -27,8 +27,11 @@ var memoryFilesystems = map[string]bool{"rootfs": true, "ramfs": true, "tmpfs": 
 // networkFilesystems are not there without the network.
 var networkFilesystems = map[string]bool{"nfs": true, "nfs4": true, "ceph": true, "cifs": true, "lustre": true, "9p": true}
 
-// OnNetwork reports whether the node's root is on the network.
-func OnNetwork(found kb.Inventory) bool { return networkFilesystems[found.RootFilesystem] }
+// NetworkRoot reports whether the node's root is on the network.
+func NetworkRoot(proc string) (bool, error) {
+	_, m, _, err := rootMount(proc)
+	return networkFilesystems[m.Filesystem], err
+}
 
 // Read examines the node through its mounted proc and sys file systems. extra lists drivers that the site requires.
 func Read(proc, sys string, extra []string) (kb.Inventory, error) {
@@ -95,36 +98,49 @@ func memory(path string) (uint64, error) {
 	return 0, fmt.Errorf("file %q has no MemTotal: %w", path, kb.ErrInvalid)
 }
 
-// root fills in the root device and file system and returns the drivers that both need; none for a root in memory.
-func root(proc, sys string, found *kb.Inventory) ([]string, error) {
+// rootMount is the root by the kernel's argument, and what is mounted there: below an overlay, which may hide it, its lowest
+// layer.
+func rootMount(proc string) (argument string, m Mount, overlay bool, err error) {
 	mountinfo, err := os.ReadFile(filepath.Join(proc, "self/mountinfo"))
 	if err != nil {
-		return nil, err
+		return "", m, false, err
 	}
 	mounts, err := parseMounts(string(mountinfo))
 	if err != nil {
-		return nil, err
+		return "", m, false, err
 	}
 	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
 	if err != nil {
-		return nil, err
+		return "", m, false, err
 	}
 	arguments := proof.Split(string(line))
-	if named := proof.Value(arguments, "root"); !kernelFinds(named) {
-		found.InitrdRoot = kb.PlainRoot(named)
-	}
-	top, ok := at(mounts, "/")
+	argument = proof.Value(arguments, "root")
+	m, ok := at(mounts, "/")
 	if !ok {
-		return nil, fmt.Errorf("no mount on /: %w", kb.ErrNotFound)
+		return argument, m, false, fmt.Errorf("no mount on /: %w", kb.ErrNotFound)
+	}
+	if m.Filesystem != "overlay" {
+		return argument, m, false, nil
+	}
+	below, seen := lower(mounts, m)
+	if !seen {
+		below = Mount{Source: argument, Filesystem: proof.Value(arguments, "rootfstype")}
+	}
+	return argument, below, true, nil
+}
+
+// root fills in the root device and file system and returns the drivers that both need; none for a root in memory.
+func root(proc, sys string, found *kb.Inventory) ([]string, error) {
+	argument, top, overlay, err := rootMount(proc)
+	if err != nil {
+		return nil, err
+	}
+	if !kernelFinds(argument) {
+		found.InitrdRoot = kb.PlainRoot(argument)
 	}
 	var drivers []string
-	if top.Filesystem == "overlay" {
+	if overlay {
 		drivers = append(drivers, "overlay")
-		below, seen := lower(mounts, top)
-		if !seen {
-			below = Mount{Source: proof.Value(arguments, "root"), Filesystem: proof.Value(arguments, "rootfstype")}
-		}
-		top = below
 	}
 	found.RootFilesystem = top.Filesystem
 	switch {
@@ -133,7 +149,7 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	case top.Filesystem != "":
 		drivers = append(drivers, normalise(top.Filesystem))
 	}
-	name := blockName(sys, top, proof.Value(arguments, "root"))
+	name := blockName(sys, top, argument)
 	if name == "" {
 		return drivers, nil
 	}

@@ -244,3 +244,19 @@ func FuzzParseMounts(f *testing.F) {
 		}
 	})
 }
+
+func TestNetworkRoot(t *testing.T) {
+	m := newMachine(t)
+	m.virtio()
+	for mounts, want := range map[string]bool{
+		disk1: false,
+		"21 1 0:20 / / rw - nfs4 10.0.0.1:/root rw": true,
+		"20 1 0:19 / /lower ro - nfs 10.0.0.1:/root ro\n21 1 0:20 / / rw - overlay overlay rw,lowerdir=/lower,upperdir=/u": true,
+		"21 1 0:20 / / rw - tmpfs tmpfs rw": false,
+	} {
+		m.mounts(mounts)
+		if got, err := NetworkRoot(m.proc); got != want || err != nil {
+			t.Errorf("%s: %t, %v", mounts, got, err)
+		}
+	}
+}

@@ -137,8 +137,7 @@ func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 		return false // the gate does not know the job yet, and would refuse it
 	}
 	s, ok := d.slurmNode(name)
-	kept := s.Armed() || s.PowerDownAsked() || s.Drained() && !s.Ours() // no other job comes there
-	return ok && kept && !s.Waiting() && !s.Unknown() && d.in.Slurm.At.After(a.Created)
+	return ok && closed(s) && !s.Waiting() && !s.Unknown() && d.in.Slurm.At.After(a.Created)
 }
 
 // mostLate is how many nodes a reason names: users read it in squeue.

@@ -152,11 +152,16 @@ func (d *decision) awaited(node string) bool {
 	return false
 }
 
+// closed reports whether Slurm lets no other job onto a node when its own has left, by the armed return or by what others
+// said of the node.
+func closed(s kb.SlurmNode) bool {
+	return s.Armed() || s.PowerDownAsked() || s.Drained() && !s.Ours()
+}
+
 // arm sees to it that the return is armed before the kernel comes.
 func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.OutOfService != nil || s.Drained() && !s.Ours() ||
-		s.Armed() || s.BootForgotten() || s.PowerDownAsked() {
+	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.OutOfService != nil || closed(s) || s.BootForgotten() {
 		return
 	}
 	if s.RebootAsked() {

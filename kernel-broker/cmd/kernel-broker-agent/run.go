@@ -89,12 +89,12 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err := daemon.DropClaim(); err != nil {
 		log.Error("a start of slurmd by others may report a boot", "error", err)
 	}
-	found, err := inventory.Read(c.Proc, c.Sys, nil)
+	networkRoot, err := inventory.NetworkRoot(c.Proc)
 	if err != nil {
-		return err
+		return fmt.Errorf("root device: %w", err)
 	}
 	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys,
-		NetworkRoot: inventory.OnNetwork(found),
+		NetworkRoot: networkRoot,
 		Shutdown:    kexec.Shutdown{Before: c.Kexec.Before, Limit: c.Kexec.BeforeTimeout, Command: c.Kexec.Execute}}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
