@@ -106,7 +106,8 @@ const (
 echo "$@" >> %[1]s/asked
 [ "$SLURM_CONF" = %[1]s/slurm.conf ] || exit 9
 case "$*" in
-requeuehold*) [ ! -e %[1]s/pending ] || { echo "Job is pending execution for job 12" >&2; exit 1; } ;;
+uhold*) [ -e %[1]s/pending ] || { echo "Job/step already completing or completed" >&2; exit 1; } ;;
+requeue*) [ ! -e %[1]s/interactive ] || { echo "Only batch jobs are accepted or processed for job 12" >&2; exit 1; } ;;
 esac
 `
 	squeueScript = `#!/bin/sh
@@ -227,6 +228,14 @@ func (h *host) run(environment []string, arguments ...string) (code int, output 
 func (h *host) prolog(change ...string) (code int, output string, took time.Duration) {
 	h.t.Helper()
 	return h.run(environment(change...), prologName, "--config", h.path("client.yaml"))
+}
+
+// requeued is what a prolog asks of scontrol whose job does not start.
+const requeued = "requeue incomplete 12"
+
+// held returns the changes but that.
+func (h *host) held() []string {
+	return slices.DeleteFunc(h.asked(), func(change string) bool { return change == requeued })
 }
 
 // asked returns the changes requested from scontrol.

@@ -207,14 +207,14 @@ func (p *prolog) end(result outcome, reason string) int {
 			return 0
 		}
 		p.log.Error("slurmctld starts a job that the broker has released")
-		return 1
+		return p.requeue(ctx)
 	}
 	p.log.Error("no kernel for the job", "outcome", string(result), "reason", reason)
 	starting, err := p.scontrol.starting(ctx, p.job)
 	if err != nil {
 		p.log.Warn("cannot ask slurmctld whether the job exists", "error", err)
 	} else if !starting {
-		p.log.Info("job has left: exit 1 would requeue it")
+		p.log.Info("job has left, not requeued")
 		return 0
 	}
 	switch result {
@@ -225,7 +225,18 @@ func (p *prolog) end(result outcome, reason string) int {
 	case refused:
 		p.count(ctx, "kernel-broker: "+reason+"; job held")
 	}
-	return 1
+	return p.requeue(ctx)
+}
+
+// requeue puts the job back into the queue, unless its user has cancelled it by now, and returns the exit code. Exit 1
+// would have slurmctld requeue a cancelled job, too. It is for jobs that slurmctld cannot requeue, an salloc for
+// example, which it ends.
+func (p *prolog) requeue(ctx context.Context) int {
+	if err := p.scontrol.requeue(ctx, p.job); err != nil {
+		p.log.Warn("job not requeued by scontrol, left to slurmctld", "error", err)
+		return 1
+	}
+	return 0
 }
 
 // count records a failure that the broker cannot count, and holds the job after enough in a row.
@@ -237,7 +248,7 @@ func (p *prolog) count(ctx context.Context, reason string) {
 		p.log.Error("failure not counted, taking Slurm's count of restarts", "failures", n, "error", err)
 	}
 	if n < p.config.HoldAfter {
-		p.log.Warn("slurmctld will requeue the job", "failures", n, "held_at", p.config.HoldAfter)
+		p.log.Warn("job goes back to the queue", "failures", n, "held_at", p.config.HoldAfter)
 		return
 	}
 	p.log.Error("job held", "failures", n, "comment", reason)

@@ -67,29 +67,38 @@ func TestPrologFails(t *testing.T) {
 	h := newHost(t)
 	h.broker.ensure = always(hasFailed, "n2: no such driver")
 	h.serve()
+	// Exit 1 would have slurmctld requeue a job that is cancelled after the question, too.
+	requeues := 0
 	for _, c := range []struct {
 		state   string
 		restart int
-		code    int
+		requeue bool
 	}{
-		{"RUNNING", 0, 1}, {"CONFIGURING", 0, 1},
-		// Exit 1 would requeue these.
-		{"CANCELLED", 0, 0}, {"COMPLETING", 0, 0}, {"PENDING", 1, 0}, {"CONFIGURING", 1, 0},
+		{"RUNNING", 0, true}, {"CONFIGURING", 0, true},
+		{"CANCELLED", 0, false}, {"COMPLETING", 0, false}, {"PENDING", 1, false}, {"CONFIGURING", 1, false},
 	} {
 		h.job(c.state, c.restart)
+		if c.requeue {
+			requeues++
+		}
 		code, output, _ := h.prolog()
-		if code != c.code || !strings.Contains(output, "n2: no such driver") {
-			t.Errorf("%s, restart %d: exit %d, want %d: %s", c.state, c.restart, code, c.code, output)
+		if code != 0 || !strings.Contains(output, "n2: no such driver") || len(h.asked()) != requeues {
+			t.Errorf("%s, restart %d: exit %d, want requeue %v: %v: %s", c.state, c.restart, code, c.requeue, h.asked(), output)
 		}
 	}
 	if err := os.Remove(h.path("job")); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, _ := h.prolog(); code != 1 {
-		t.Errorf("slurmctld does not answer: exit %d", code)
+	if code, _, _ := h.prolog(); code != 0 || len(h.asked()) != requeues+1 {
+		t.Errorf("squeue does not answer: exit %d, %v", code, h.asked())
+	}
+	// slurmctld ends a job that it cannot requeue.
+	h.write("interactive", "")
+	if code, output, _ := h.prolog(); code != 1 || !strings.Contains(output, "Only batch jobs") {
+		t.Errorf("a job that cannot be requeued: exit %d: %s", code, output)
 	}
 	// The broker counts these failures.
-	if len(h.asked()) != 0 || h.read("state") != "" {
+	if len(h.held()) != 0 || h.read("state") != "" {
 		t.Errorf("scontrol: %v", h.asked())
 	}
 }
@@ -105,12 +114,12 @@ func TestPrologOfEndedJob(t *testing.T) {
 	}
 	// A slurmctld that forgot the job's nodes allocates new ones.
 	h.job("CONFIGURING", 0)
-	if code, output, _ := h.prolog(); code != 1 {
-		t.Errorf("a job that starts again: exit %d: %s", code, output)
+	if code, output, _ := h.prolog(); code != 0 || len(h.asked()) != 1 || h.asked()[0] != requeued {
+		t.Errorf("a job that starts again: exit %d, %v: %s", code, h.asked(), output)
 	}
 	h.job("CONFIGURING", 1)
-	if code, output, _ := h.prolog(); code != 0 {
-		t.Errorf("of an older run: exit %d: %s", code, output)
+	if code, output, _ := h.prolog(); code != 0 || len(h.asked()) != 1 {
+		t.Errorf("of an older run: exit %d, %v: %s", code, h.asked(), output)
 	}
 }
 
@@ -230,18 +239,18 @@ func TestPrologWithoutBrokerFinallyHoldsJob(t *testing.T) {
 	for restart, state := range []string{"0", "0", "1", "2"} {
 		h.job("CONFIGURING", int(state[0]-'0'))
 		code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + state)
-		if code != 1 || took < 300*time.Millisecond || took > slack {
+		if code != 0 || took < 300*time.Millisecond || took > slack {
 			t.Errorf("run %d: exit %d after %v: %s", restart, code, took, output)
 		}
-		if held := len(h.asked()) > 0; held != (state == "2") {
+		if held := len(h.held()) > 0; held != (state == "2") {
 			t.Errorf("run %d: held %v: %v", restart, held, h.asked())
 		}
 	}
 	want := []string{
 		"update jobid=12 admincomment=kernel-broker: broker unreachable, job held; ask your administrator, then scontrol release; profiling=io; norequeue",
-		"requeuehold 12",
+		"requeuehold incomplete 12", "uhold 12",
 	}
-	if strings.Join(h.asked(), "\n") != strings.Join(want, "\n") {
+	if strings.Join(h.held(), "\n") != strings.Join(want, "\n") {
 		t.Errorf("scontrol: %q", h.asked())
 	}
 	if left, err := os.ReadDir(h.path("state")); err != nil || len(left) != 0 {
@@ -257,7 +266,7 @@ func TestPrologHoldsAJobThatIsPending(t *testing.T) {
 	h.write("pending", "")
 	h.write("client.yaml", strings.Replace(h.read("client.yaml"), "hold_after: 3", "hold_after: 1", 1))
 	code, output, _ := h.prolog()
-	if got := h.asked(); code != 1 || len(got) != 3 || got[2] != "uhold 12" || strings.Contains(output, "not held") {
+	if got := h.held(); code != 0 || len(got) != 3 || got[2] != "uhold 12" || strings.Contains(output, "not held") {
 		t.Errorf("exit %d, scontrol %q: %s", code, got, output)
 	}
 }
@@ -290,11 +299,11 @@ func TestPrologHoldsRefusedJobs(t *testing.T) {
 	h.serve()
 	for _, restart := range []string{"0", "1", "2"} {
 		h.job("CONFIGURING", int(restart[0]-'0'))
-		if code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + restart); code != 1 || took > slack {
+		if code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + restart); code != 0 || took > slack {
 			t.Errorf("exit %d after %v: %s", code, took, output)
 		}
 	}
-	if got := h.asked(); len(got) != 2 || got[0] != `update jobid=12 admincomment=kernel-broker: profile name "A": character 'A'; job held` {
+	if got := h.held(); len(got) != 3 || got[0] != `update jobid=12 admincomment=kernel-broker: profile name "A": character 'A'; job held` {
 		t.Errorf("scontrol: %q", got)
 	}
 }
@@ -312,7 +321,7 @@ func TestPrologIsBounded(t *testing.T) {
 	}
 	h.serve()
 	code, output, took := h.prolog()
-	if code != 1 || took > 5*time.Second+slack || !strings.Contains(output, "no kernel within 5s, last progress: n1 boots") {
+	if code != 0 || took > 5*time.Second+slack || !strings.Contains(output, "no kernel within 5s, last progress: n1 boots") {
 		t.Errorf("exit %d after %v: %s", code, took, output)
 	}
 }
@@ -327,7 +336,7 @@ func TestPrologWithSilentSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	if code, output, took := h.prolog(); code != 1 || took > 30*time.Second || !strings.Contains(output, "unreachable") {
+	if code, output, took := h.prolog(); code != 0 || took > 30*time.Second || !strings.Contains(output, "unreachable") {
 		t.Errorf("exit %d after %v: %s", code, took, output)
 	}
 }

@@ -101,14 +101,25 @@ func stateOf(out string, job uint32) (restart uint32, state string, err error) {
 	return 0, "", fmt.Errorf("job %d is not in the answer: %w", job, kb.ErrNotFound)
 }
 
+// incomplete has scontrol requeue only a job that is on its nodes: others, such as one that was cancelled and still
+// leaves them, stay as they are, which is no error.
+const incomplete = "incomplete"
+
+// requeue puts a job back into the queue that has its nodes.
+func (s scontrol) requeue(ctx context.Context, j job) error {
+	_, err := s.run(ctx, "requeue", incomplete, j.whole)
+	return err
+}
+
 // hold requeues the job held, with the reason in its comment. The reason is written first: the requeue may end this
 // process.
 func (s scontrol) hold(ctx context.Context, j job, reason string) error {
 	_, telling := s.run(ctx, "update", "jobid="+j.reference, "admincomment="+s.commentFor(ctx, j, reason))
-	_, holding := s.run(ctx, "requeuehold", j.whole)
-	if holding != nil {
-		// The hook of another component ran first and the job is pending. The user may release it, as after a requeue.
-		_, holding = s.run(ctx, "uhold", j.whole)
+	_, holding := s.run(ctx, "requeuehold", incomplete, j.whole)
+	// The hook of another component may have run first: the job is pending, and not held. The user may release it, as
+	// after a requeue. A job that is held stays so, and one that was cancelled is none that can be held.
+	if _, err := s.run(ctx, "uhold", j.whole); err == nil {
+		holding = nil
 	}
 	return errors.Join(telling, holding)
 }

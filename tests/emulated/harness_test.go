@@ -77,6 +77,26 @@ func TestFailNextLoad(t *testing.T) {
 	s.RanOn("alice", id, "mitgcm", 1)
 }
 
+// A job that its user cancels while its switch fails stays cancelled: here just after the hook asked whether it exists.
+func TestCancelWhileASwitchFails(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) {
+		o.Nodes, o.ReturnToService = 1, 2
+		o.Client = map[string]any{"scontrol": "/emulated/between/scontrol"}
+	})
+	s.OK(os.Mkdir(s.Path("emulated/between"), 0o755))
+	s.OK(os.Symlink("/usr/bin/scontrol", s.Path("emulated/between/scontrol")))
+	s.OK(write(s.Path("emulated/between/squeue"), `#!/bin/sh
+/usr/bin/squeue "$@" || exit
+for a; do case $a in --jobs=*) scancel "${a#--jobs=}" ;; esac; done
+`, 0o755))
+	s.OK(s.Node("n1").FailNextLoad("mitgcm"))
+	id := s.Sbatch("alice", "0", "-N1", "--kernel-profile=mitgcm")
+	s.WaitJob(id, "CANCELLED")
+	s.Wait(Limit, "the node's drain", func() bool { return strings.Contains(s.NodeState("n1")["State"], "DRAIN") })
+	s.Never(5*time.Second, "the cancelled job is in the queue", func() bool { return s.Job(id)["JobState"] != "CANCELLED" })
+}
+
 // A cluster ends with the process that brought it up, however that ends.
 func TestEndsWithItsOwner(t *testing.T) {
 	t.Parallel()

@@ -201,7 +201,7 @@ func (s *site) agentsRights(t *testing.T) {
 		"addresses of memory in /proc/iomem",
 	})
 	s.n1.folders(t, unit, "/run/kernel-broker", "/var/lib/kernel-broker", "/var/cache/kernel-broker", "/etc/kernel-broker", "/usr/lib/modules", "/tmp", "/var/tmp")
-	s.n1.exposure(t, unit, 4.8)
+	s.n1.exposure(t, unit, 4.9)
 }
 
 func (s *site) agentEnds(t *testing.T) {

@@ -163,9 +163,9 @@ func (c *Client) HoldForUser(ctx context.Context, reference string) error {
 	return c.change(ctx, "uhold", whole(reference))
 }
 
-// Requeue puts a job back into the queue.
+// Requeue puts a job back into the queue that has its nodes. One that was cancelled and still leaves them stays cancelled.
 func (c *Client) Requeue(ctx context.Context, reference string) error {
-	return c.change(ctx, "requeue", whole(reference))
+	return c.change(ctx, "requeue", "incomplete", whole(reference))
 }
 
 // whole is the job that a component of a heterogeneous job (20+1) belongs to: Slurm requeues it by its leader (20) only,
