@@ -35,6 +35,9 @@ func (r *run) say(n *node, state string) (bool, string, error) {
 		unseen:  has(seen["State"], "DOWN") && has(seen["State"], "REBOOT_ISSUED"),
 		between: has(seen["State"], "REBOOT_REQUESTED") && (!has(seen["State"], "ALLOCATED", "MIXED") || seen["Reason"] == unlabelled),
 	}
+	if !r.killed.IsZero() && !r.c.Broker().Running() && has(seen["State"], "REBOOT_ISSUED") && strings.HasPrefix(seen["Reason"], "kprof:") {
+		said.mistaken = r.c.Node(n.name).BootID()
+	}
 	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state, "reason="+reason)
 	if ok {
 		n.word = said
@@ -135,6 +138,9 @@ func (r *run) resumeNode(pick [4]int) (string, error) {
 func (r *run) reconfigure([4]int) (string, error) {
 	for _, n := range r.nodes {
 		n.unresumed = n.unresumed || n.rebootFrom != ""
+		if w := n.word; w != nil && w.down && r.c.Options().Slurm == "22.05" && !r.c.Broker().Running() && has(r.seen.nodes[n.name]["State"], "POWERING_UP") {
+			w.dropped = true
+		}
 	}
 	defer r.reloading(time.Now())
 	r.blind()
