@@ -40,7 +40,8 @@ func (d *decision) unheard(a *kb.Allocation, n *kb.Node) string {
 	if !known || !agent.Connected {
 		return ""
 	}
-	if s.Invalid() && !s.Waiting() {
+	// Slurm may have begun the return already.
+	if s.Invalid() && (!s.Waiting() || s.RebootIssued() && d.backInQueue(a)) {
 		what := "see slurmctld's log"
 		if s.Misfit() {
 			what = s.PlainReason()

@@ -39,10 +39,11 @@ func TestSlurmdDoesNotRegisterOnAKernel(t *testing.T) {
 		gone          bool
 		cause         string
 	}{
-		"too little":           {time.Second, "DOWN+DRAIN+INVALID_REG+REBOOT_REQUESTED", "", true, "registers with less"},
-		"Slurm boots it again": {2 * time.Minute, "DOWN+DRAIN+REBOOT_ISSUED", " : reboot issued", true, "not registered 2m0s after its boot"},
-		"Slurm gives up":       {2 * time.Minute, "DOWN+POWERED_DOWN", "ResumeTimeout reached", true, "not registered 2m0s after its boot"},
-		"never":                {11 * time.Minute, "ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", "", false, "not registered 11m0s after its boot"},
+		"too little":                    {time.Second, "DOWN+DRAIN+INVALID_REG+REBOOT_REQUESTED", "", true, "registers with less"},
+		"too little, its return issued": {time.Second, "DOWN+DRAIN+INVALID_REG+REBOOT_ISSUED", " : reboot issued", true, "registers with less"},
+		"Slurm boots it again":          {2 * time.Minute, "DOWN+DRAIN+REBOOT_ISSUED", " : reboot issued", true, "not registered 2m0s after its boot"},
+		"Slurm gives up":                {2 * time.Minute, "DOWN+POWERED_DOWN", "ResumeTimeout reached", true, "not registered 2m0s after its boot"},
+		"never":                         {11 * time.Minute, "ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", "", false, "not registered 11m0s after its boot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := unheardOf(t)
