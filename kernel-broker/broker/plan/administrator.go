@@ -215,7 +215,8 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		said.BootID = n.Boot.BootID // Slurm has the boot, and still says so
 	case s.RebootAsked() || said.Asked || said.BootID != n.Boot.BootID:
 		n.SlurmdHeld = true
-		if agent.Connected && !agent.Slurmd.Running {
+		// It may have been taken back while the node booted: what is said again is what the look after the boot showed.
+		if agent.Connected && !agent.Slurmd.Running && (said.Asked || d.in.Slurm.At.After(agent.Since)) {
 			said.Asked = true
 			d.act(Action{Kind: RestoreState, Node: n.Name, Text: said.Reason, State: said.State()})
 		}

@@ -33,6 +33,12 @@ func home(w *world) []Action {
 	return w.settle()
 }
 
+// homeAndSeen is that, and Slurm is looked at after the boot.
+func homeAndSeen(w *world) []Action {
+	home(w)
+	return w.pass(10 * time.Millisecond)
+}
+
 // said is the broker after Slurm was told again.
 func said(w *world, state, reason string) {
 	w.restored["n1"] = w.now
@@ -49,7 +55,7 @@ func TestAdministratorsFailSurvivesTheReturn(t *testing.T) {
 		t.Fatalf("the return is armed anew, which takes the reason: %v", actions)
 	}
 	off(t, w, "DOWN+DRAIN+FAIL+REBOOT_ISSUED", "bad DIMM : reboot issued")
-	for _, action := range home(w) {
+	for _, action := range homeAndSeen(w) {
 		if action.Kind == RestoreState && action.State == kb.StateFail && action.Text == "bad DIMM" {
 			return
 		}
@@ -84,7 +90,7 @@ func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
 			if n.OutOfService == nil || n.OutOfService.Reason != "bad DIMM" || n.OutOfService.Down != c.down || n.Reboot != nil {
 				t.Fatalf("recorded: %+v, reboot %+v", n.OutOfService, n.Reboot)
 			}
-			actions := home(w)
+			actions := homeAndSeen(w)
 			n = w.nodes["n1"]
 			if !n.SlurmdHeld || !has(actions, RestoreState) || has(actions, ResumeNode) {
 				t.Fatalf("held %v, %v", n.SlurmdHeld, actions)
@@ -139,7 +145,7 @@ func TestAdministratorsDrainSaidByTheNextBroker(t *testing.T) {
 	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.settle()
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
-	home(w)
+	homeAndSeen(w)
 	w.node("n1", "IDLE+NOT_RESPONDING", "")
 	if actions := w.settle(); !has(actions, RestoreState) || w.nodes["n1"].OutOfService == nil || !w.nodes["n1"].SlurmdHeld {
 		t.Errorf("%v, %+v", actions, w.nodes["n1"].OutOfService)
@@ -156,6 +162,21 @@ func TestAdministratorResumes(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	w.node("n1", "ALLOCATED", "")
 	if actions := w.settle(); w.nodes["n1"].OutOfService != nil || !has(actions, ArmReturn) {
+		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
+	}
+}
+
+// What was taken back while the node booted is not said again.
+func TestAdministratorResumesInTheReturn(t *testing.T) {
+	w := running(t)
+	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+	w.settle()
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+	if actions := home(w); has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
+		t.Fatalf("before Slurm was looked at: slurmd is held %v, %v", w.nodes["n1"].SlurmdHeld, actions)
+	}
+	w.node("n1", "IDLE+NOT_RESPONDING", "")
+	if actions := w.pass(10 * time.Millisecond); has(actions, RestoreState) || w.nodes["n1"].OutOfService != nil {
 		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
 	}
 }
@@ -192,7 +213,7 @@ func TestAdministratorsDrainOfAnUnarmedNode(t *testing.T) {
 	w.node("n1", "ALLOCATED+DRAIN", "bad fan")
 	w.settle()
 	off(t, w, "IDLE+DRAIN", "bad fan")
-	if actions := home(w); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
+	if actions := homeAndSeen(w); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
 		t.Errorf("%v", actions)
 	}
 }

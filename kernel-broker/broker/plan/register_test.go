@@ -168,6 +168,7 @@ func TestAWordOutlastsTheDrainOfAKernel(t *testing.T) {
 	w.pass(time.Second)
 	w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
 	w.settle()
+	w.pass(10 * time.Millisecond)
 	w.slurmd("n1")
 	w.nodeBy("n1", "IDLE+DRAIN", reason, "slurm@2")
 	actions := w.pass(2 * healDelay)
