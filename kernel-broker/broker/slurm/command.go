@@ -153,9 +153,13 @@ func (c *Client) SettleBoot(ctx context.Context, node, reason string) error {
 	return c.Resume(ctx, node)
 }
 
-// Hold requeues a job and holds it.
+// incomplete has scontrol requeue only a job that is on its nodes. One that was cancelled and still leaves them stays
+// cancelled, and that is no error.
+const incomplete = "incomplete"
+
+// Hold requeues a job that has its nodes and holds it.
 func (c *Client) Hold(ctx context.Context, reference string) error {
-	return c.change(ctx, "requeuehold", whole(reference))
+	return c.change(ctx, "requeuehold", incomplete, whole(reference))
 }
 
 // HoldForUser makes a job's hold releasable by its user. A job that is no longer held would be held again.
@@ -163,9 +167,9 @@ func (c *Client) HoldForUser(ctx context.Context, reference string) error {
 	return c.change(ctx, "uhold", whole(reference))
 }
 
-// Requeue puts a job back into the queue that has its nodes. One that was cancelled and still leaves them stays cancelled.
+// Requeue puts a job back into the queue that has its nodes.
 func (c *Client) Requeue(ctx context.Context, reference string) error {
-	return c.change(ctx, "requeue", "incomplete", whole(reference))
+	return c.change(ctx, "requeue", incomplete, whole(reference))
 }
 
 // whole is the job that a component of a heterogeneous job (20+1) belongs to: Slurm requeues it by its leader (20) only,

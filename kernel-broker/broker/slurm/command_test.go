@@ -61,11 +61,11 @@ func TestChanges(t *testing.T) {
 		{"drain", func(ctx context.Context, c *Client) error { return c.Drain(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
 		{"end wait", func(ctx context.Context, c *Client) error { return c.EndWait(ctx, "n1") },
 			"scontrol <update> <nodename=n1> <state=future>\nscontrol <update> <nodename=n1> <state=resume>\n"},
-		{"hold", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12_3") }, "scontrol <requeuehold> <12_3>\n"},
+		{"hold", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12_3") }, "scontrol <requeuehold> <incomplete> <12_3>\n"},
 		{"hold for the user", func(ctx context.Context, c *Client) error { return c.HoldForUser(ctx, "12_3") }, "scontrol <uhold> <12_3>\n"},
 		{"requeue", func(ctx context.Context, c *Client) error { return c.Requeue(ctx, "12_3") }, "scontrol <requeue> <incomplete> <12_3>\n"},
 		{"requeue a component", func(ctx context.Context, c *Client) error { return c.Requeue(ctx, "12+1") }, "scontrol <requeue> <incomplete> <12>\n"},
-		{"hold a component", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12+1") }, "scontrol <requeuehold> <12>\n"},
+		{"hold a component", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12+1") }, "scontrol <requeuehold> <incomplete> <12>\n"},
 		{"hold a component for the user", func(ctx context.Context, c *Client) error { return c.HoldForUser(ctx, "12+0") }, "scontrol <uhold> <12>\n"},
 		{"cancel", func(ctx context.Context, c *Client) error { return c.Cancel(ctx, "12_3") }, "scancel <12_3>\n"},
 		{"comment", func(ctx context.Context, c *Client) error { return c.Comment(ctx, "12", hostile) }, "scontrol <update> <jobid=12> <admincomment=" + hostile + ">\n"},
@@ -163,7 +163,7 @@ func TestCommandTimeouts(t *testing.T) {
 	client, _ := fake(t, "sleep 60", "sleep 60")
 	client.runner.Limit = 50 * time.Millisecond
 	begin := time.Now()
-	if err := client.Hold(t.Context(), "1"); !errors.Is(err, kb.ErrUnavailable) || !strings.Contains(err.Error(), `scontrol requeuehold 1 took more than 50ms`) {
+	if err := client.Hold(t.Context(), "1"); !errors.Is(err, kb.ErrUnavailable) || !strings.Contains(err.Error(), `scontrol requeuehold incomplete took more than 50ms`) {
 		t.Errorf("Hold = %v", err)
 	}
 	if _, err := client.View(t.Context(), false); !errors.Is(err, kb.ErrUnavailable) {
