@@ -20,6 +20,8 @@ var stockRef = kb.Ref{Profile: kb.StockProfile}
 func (d *decision) administrator(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
 	if !known {
+		// A broker that has just started has not looked yet, and what was said without it ends with a registration.
+		n.SlurmdHeld = n.SlurmdHeld || d.in.Slurm.At.IsZero() && agent.Connected && armedBoot(n, agent)
 		return
 	}
 	held := n.SlurmdHeld
@@ -33,7 +35,8 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 		d.listen(n, s, agent)
 		d.restoreState(n, s, agent)
 		d.settleBoot(n, s, agent)
-		n.SlurmdHeld = n.SlurmdHeld || silentBoot(n, agent) && (d.unseen(n, s, agent) || d.unissued(n, s, agent))
+		n.SlurmdHeld = n.SlurmdHeld || (silentBoot(n, agent) || armedBoot(n, agent)) && d.unseen(n, s, agent) ||
+			silentBoot(n, agent) && d.unissued(n, s, agent)
 	}
 	if !agent.Connected {
 		n.SlurmdHeld = held // nobody is there to be told
@@ -58,6 +61,10 @@ func (d *decision) unregistered(n *kb.Node, s kb.SlurmNode, agent Agent) {
 func silentBoot(n *kb.Node, agent Agent) bool {
 	return n.Boot.Token != "" && n.KnownBoot != n.Boot.BootID && !agent.Slurmd.Running
 }
+
+// armedBoot reports whether Slurm, which was asked for a boot, is to hear of a node's slurmd: it takes any boot for that one,
+// also a reset.
+func armedBoot(n *kb.Node, agent Agent) bool { return n.Armed && !agent.Slurmd.Running }
 
 // unseen reports whether the last look at Slurm is older than the node's boot.
 // A drain in between would not be known, and the registration

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +45,29 @@ func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
 				t.Errorf("restored: held %t, known boot %q", n.SlurmdHeld, n.KnownBoot)
 			}
 		})
+	}
+}
+
+// The same of an armed node that was reset, whose boot has no token, and of a broker that has just started: it has not
+// looked at all.
+func TestDrainOfAnArmedNodeThatWasResetIsHeard(t *testing.T) {
+	w := running(t)
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+	w.silence("n1")
+	w.settle()
+	w.boot("n1", kernels[0], "")
+	in := w.input()
+	in.Slurm = kb.SlurmView{}
+	if out := Decide(in); !slices.ContainsFunc(out.Nodes, func(n *kb.Node) bool { return n.Name == "n1" && n.SlurmdHeld }) {
+		t.Error("slurmd may answer before the broker has looked at Slurm")
+	}
+	w.settle()
+	if !w.nodes["n1"].SlurmdHeld {
+		t.Error("slurmd may answer before Slurm was looked at after the boot")
+	}
+	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+	if actions := w.pass(10 * time.Millisecond); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
+		t.Errorf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
 	}
 }
 
