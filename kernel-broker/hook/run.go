@@ -32,8 +32,9 @@ RebootProgram in slurm.conf. The program name or the first argument selects the
 hook. Its input is slurmctld's environment and ` + client.DefaultPath + `.
 
 exit codes:
-  0  continue; the only one of epilog-slurmctld and reboot
-  1  the job must not start (prolog-slurmctld): slurmctld requeues it
+  0  continue, or the job is requeued; the only one of epilog-slurmctld and reboot
+  1  the job must not start (prolog-slurmctld), and scontrol did not requeue it:
+     slurmctld requeues or ends it
   2  wrong usage
 `
 
