@@ -33,7 +33,7 @@ func (r *run) say(n *node, state string) (bool, string, error) {
 		down: state == "down", reason: reason, boot: r.toReboot(n), at: time.Now(),
 		unheard: has(seen["State"], "REBOOT_ISSUED"), armed: rebooting(seen),
 		unseen:  has(seen["State"], "DOWN") && has(seen["State"], "REBOOT_ISSUED"),
-		between: has(seen["State"], "REBOOT_REQUESTED") && (!has(seen["State"], "ALLOCATED", "MIXED") || seen["Reason"] == unlabelled),
+		between: has(seen["State"], "REBOOT_REQUESTED") && (!has(seen["State"], "ALLOCATED", "MIXED") || strings.HasPrefix(seen["Reason"], unlabelled)),
 	}
 	if !r.killed.IsZero() && !r.c.Broker().Running() && has(seen["State"], "REBOOT_ISSUED") && strings.HasPrefix(seen["Reason"], "kprof:") {
 		said.mistaken = r.c.Node(n.name).BootID()
