@@ -208,7 +208,7 @@ func (c *Controller) poll(ctx context.Context) {
 			c.noteOffLocked(view)
 			c.kickLocked()
 		}
-		pause := c.pauseLocked(took)
+		pause := c.pauseLocked(took, err)
 		c.mu.Unlock()
 		rest(ctx, min(took, pause), nil) // also where all nodes of a large job report at once
 		rest(ctx, pause-took, c.wakePoll)
@@ -240,15 +240,20 @@ const (
 // slurmctld do not slow it down.
 const pollPauses = 3
 
-// pauseLocked is the time to the next poll, after one that took so long.
-func (c *Controller) pauseLocked(took time.Duration) time.Duration {
+// pauseLocked is the time to the next poll, after one that took so long. slurmctld that is away is not slowed down, and its
+// return is to be noticed soon.
+func (c *Controller) pauseLocked(took time.Duration, err error) time.Duration {
+	pauses := time.Duration(pollPauses)
+	if err != nil {
+		pauses = 1
+	}
 	switch {
 	case time.Since(c.eager) < eagerTime:
 		return max(c.o.PollBusy/eagerTimes, took)
 	case c.busyLocked():
-		return max(c.o.PollBusy, pollPauses*took)
+		return max(c.o.PollBusy, pauses*took)
 	}
-	return max(c.o.PollIdle, pollPauses*took)
+	return max(c.o.PollIdle, pauses*took)
 }
 
 // endingLocked reports whether an epilog waits for an answer.

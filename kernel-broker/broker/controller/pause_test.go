@@ -65,7 +65,7 @@ func TestPauseBetweenLooks(t *testing.T) {
 			n := &kb.Node{Name: "n1"}
 			f.c.records.nodes["n1"] = n
 			c.change(f.c, n)
-			if busy := f.c.pauseLocked(time.Millisecond) == time.Second; busy != c.busy {
+			if busy := f.c.pauseLocked(time.Millisecond, nil) == time.Second; busy != c.busy {
 				t.Errorf("busy: %t", busy)
 			}
 		})
@@ -76,15 +76,18 @@ func TestPauseBetweenLooks(t *testing.T) {
 func TestPollsOfASlowSlurmctld(t *testing.T) {
 	f, _ := bare(t)
 	f.c.o.PollBusy, f.c.o.PollIdle = time.Second, 2*time.Second
-	if pause := f.c.pauseLocked(time.Second); pause != 3*time.Second {
+	if pause := f.c.pauseLocked(time.Second, nil); pause != 3*time.Second {
 		t.Errorf("idle: %v", pause)
 	}
+	if pause := f.c.pauseLocked(10*time.Second, kb.ErrUnavailable); pause != 10*time.Second {
+		t.Errorf("away: %v", pause)
+	}
 	f.c.records.nodes["n1"] = &kb.Node{Name: "n1", Pending: &kb.Pending{}}
-	if pause := f.c.pauseLocked(900 * time.Millisecond); pause != 2700*time.Millisecond {
+	if pause := f.c.pauseLocked(900 * time.Millisecond, nil); pause != 2700*time.Millisecond {
 		t.Errorf("busy: %v", pause)
 	}
 	f.c.eager = time.Now()
-	if pause := f.c.pauseLocked(900 * time.Millisecond); pause != 900*time.Millisecond {
+	if pause := f.c.pauseLocked(900 * time.Millisecond, nil); pause != 900*time.Millisecond {
 		t.Errorf("while a node registers: %v", pause)
 	}
 }
