@@ -82,7 +82,9 @@ func agentKilled(f *faults) {
 	})
 	f.killAgents(f.Node("n2"))
 	f.waitJob(id, "RUNNING")
-	f.killAgents(f.Nodes()...)
+	for _, n := range f.Nodes() { // here nothing boots
+		f.wait(switchLimit, n.Name()+"'s agent to be killed", func() bool { return n.KillAgent(f.ctx) == nil })
+	}
 	f.letGo("alice", id)
 	f.logged(at, `node=n2 .*to=loading want=stock`)
 	f.killAgents(f.Node("n2"))
