@@ -188,8 +188,9 @@ func (r *run) reboot(pick [4]int) (string, error) {
 	ok, told, err := r.ask("root", "scontrol", "reboot", "ASAP", "nextstate=resume", fmt.Sprintf("reason=%s #%d", rebootReason, r.number), n.name)
 	if ok {
 		n.rebootFrom = from
-		// The broker, which did not see its own boot go, takes this for a drain under it.
-		n.unresumed = n.unresumed || time.Since(n.disarmed) < lookTime
+		// The broker, which did not see its own boot go, takes this for a drain under it; so it does where it has not armed yet a
+		// node that boots for a job.
+		n.unresumed = n.unresumed || time.Since(n.disarmed) < lookTime || has(r.seen.nodes[n.name]["State"], "POWERING_UP")
 	}
 	return told, err
 }
