@@ -145,7 +145,9 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	found.RootFilesystem = top.Filesystem
 	switch {
 	case memoryFilesystems[top.Filesystem]:
-		found.InitrdRoot = top.Filesystem
+		if !namesDisk(argument) {
+			found.InitrdRoot = top.Filesystem
+		}
 	case top.Filesystem != "":
 		drivers = append(drivers, normalise(top.Filesystem))
 	}
@@ -175,6 +177,12 @@ func kernelFinds(root string) bool {
 		return kind == "PARTUUID" || kind == "PARTLABEL"
 	}
 	return root == "" || deviceNumber.MatchString(root)
+}
+
+// namesDisk reports whether a kernel without an initrd boots from a disk. A node may have its root in memory all the same: that
+// is what an initramfs in the kernel's image made of it, and the next one makes the same.
+func namesDisk(root string) bool {
+	return root != "" && kernelFinds(root) && !strings.HasPrefix(root, "/dev/ram")
 }
 
 // deviceNumber is MAJOR:MINOR, or both as one hexadecimal number.

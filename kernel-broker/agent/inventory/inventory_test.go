@@ -150,8 +150,13 @@ func TestRootInMemory(t *testing.T) {
 	m.virtio()
 	m.mounts("1 1 0:2 / / rw - rootfs none rw\n")
 	m.want(m.read(), "", "rootfs", "virtio_net", "virtio_pci")
-	if got := m.read(); got.InitrdRoot != "rootfs" || got.Validate() != nil {
-		t.Errorf("the root that only an initrd brings: %q, %v", got.InitrdRoot, got.Validate())
+	for line, want := range map[string]string{
+		"ro quiet": "rootfs", "root=/dev/ram0": "rootfs", "root=UUID=1": "rootfs", "root=/dev/vda ro": "",
+	} {
+		m.file(m.proc, "cmdline", line+"\n")
+		if got := m.read(); got.InitrdRoot != want || got.Validate() != nil {
+			t.Errorf("%s: the root that only an initrd brings: %q, %v", line, got.InitrdRoot, got.Validate())
+		}
 	}
 }
 
