@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -417,6 +419,28 @@ func TestDrainTakenBackUnderAJob(t *testing.T) {
 	said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:13:01")
 	if n := w.nodes["n1"]; n.OutOfService == nil {
 		t.Error("the same words, said again, are not heard")
+	}
+}
+
+// Newer Slurm holds a node that is resumed for silent, and one that its job leaves then is set down: not for what was taken back.
+func TestNodeIsNotSetDownForWhatWasTakenBack(t *testing.T) {
+	w := running(t)
+	w.nodeBy("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM", "root@1")
+	w.pass(time.Second)
+	w.nodeBy("n1", "ALLOCATED+NOT_RESPONDING", "bad DIMM", "root@1")
+	w.pass(time.Second)
+	delete(w.slurm.Jobs, 7)
+	w.nodeBy("n1", "IDLE+DRAIN+REBOOT_REQUESTED+NOT_RESPONDING", "bad DIMM", "root@1")
+	w.pass(time.Second)
+	actions := w.pass(time.Second)
+	i := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == DownNode })
+	if i < 0 || !strings.HasPrefix(actions[i].Text, kb.ReasonReturn) {
+		t.Fatalf("%v", actions)
+	}
+	w.nodeBy("n1", "DOWN+DRAIN", actions[i].Text, "slurm@2")
+	w.pass(time.Second)
+	if n := w.nodes["n1"]; n.OutOfService != nil || !n.Desired.IsStock() {
+		t.Errorf("out of service %+v, wants %s", n.OutOfService, n.Desired)
 	}
 }
 

@@ -114,7 +114,11 @@ func (d *decision) release(n *kb.Node) {
 	}
 	switch {
 	case s.Armed() && silent(s) && !s.Unknown():
-		d.act(Action{Kind: DownNode, Node: n.Name, Text: s.Reason})
+		reason := s.Reason
+		if n.TakenBack != nil {
+			reason = kb.ReasonReturn + " its job has left" // not again what an administrator has taken back
+		}
+		d.act(Action{Kind: DownNode, Node: n.Name, Text: reason})
 	case s.Free() && (s.Waiting() || s.Down() || s.Drained()):
 		d.desire(n, stockRef)
 		d.note(n, "returning", "to stock")
