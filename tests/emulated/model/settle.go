@@ -153,9 +153,9 @@ func (r *run) hurry() error {
 		case j.held:
 			j.held = false
 			_, _, err = r.ask(j.user, "scontrol", "release", reference(seen))
-		case seen["Reason"] == "JobHeldAdmin" && j.suspended && r.blows() > 0:
+		case seen["Reason"] == "JobHeldAdmin" && j.wasSuspended:
 			// A suspended job has no priority (job_suspend), and one that loses its
-			// node waits without.
+			// node, or is requeued, waits without.
 			r.repairs++
 			_, _, err = r.ask("root", "scontrol", "release", reference(seen))
 		case strings.Contains(strings.ToLower(seen["Reason"]), "held"):

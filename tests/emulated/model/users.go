@@ -247,7 +247,9 @@ func (r *run) suspend(pick [4]int) (string, error) {
 }
 
 func (r *run) resumeJob(pick [4]int) (string, error) {
-	seen := r.pickJob(pick[0], func(_ map[string]string, j *job) bool { return j.suspended })
+	seen := r.pickJob(pick[0], func(seen map[string]string, j *job) bool {
+		return j.suspended && (j.tasks == 1 || seen["JobState"] == "SUSPENDED") // of an array it is one task
+	})
 	if seen == nil {
 		return "", nil
 	}
