@@ -83,11 +83,11 @@ func TestPollsOfASlowSlurmctld(t *testing.T) {
 		t.Errorf("away: %v", pause)
 	}
 	f.c.records.nodes["n1"] = &kb.Node{Name: "n1", Pending: &kb.Pending{}}
-	if pause := f.c.pauseLocked(900 * time.Millisecond, nil); pause != 2700*time.Millisecond {
+	if pause := f.c.pauseLocked(900*time.Millisecond, nil); pause != 2700*time.Millisecond {
 		t.Errorf("busy: %v", pause)
 	}
 	f.c.eager = time.Now()
-	if pause := f.c.pauseLocked(900 * time.Millisecond, nil); pause != 900*time.Millisecond {
+	if pause := f.c.pauseLocked(900*time.Millisecond, nil); pause != 900*time.Millisecond {
 		t.Errorf("while a node registers: %v", pause)
 	}
 }

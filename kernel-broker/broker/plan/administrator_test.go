@@ -3,8 +3,6 @@
 package plan
 
 import (
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -151,35 +149,6 @@ func TestAdministratorsDrainSaidByTheNextBroker(t *testing.T) {
 	w.node("n1", "IDLE+NOT_RESPONDING", "")
 	if actions := w.settle(); !has(actions, RestoreState) || w.nodes["n1"].OutOfService == nil || !w.nodes["n1"].SlurmdHeld {
 		t.Errorf("%v, %+v", actions, w.nodes["n1"].OutOfService)
-	}
-}
-
-func TestAdministratorResumes(t *testing.T) {
-	w := running(t)
-	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
-	w.settle()
-	if w.nodes["n1"].OutOfService == nil {
-		t.Fatal("not recorded")
-	}
-	w.now = w.now.Add(time.Minute)
-	w.node("n1", "ALLOCATED", "")
-	if actions := w.settle(); w.nodes["n1"].OutOfService != nil || !has(actions, ArmReturn) {
-		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
-	}
-}
-
-// What was taken back while the node booted is not said again.
-func TestAdministratorResumesInTheReturn(t *testing.T) {
-	w := running(t)
-	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
-	w.settle()
-	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
-	if actions := home(w); has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
-		t.Fatalf("before Slurm was looked at: slurmd is held %v, %v", w.nodes["n1"].SlurmdHeld, actions)
-	}
-	w.node("n1", "IDLE+NOT_RESPONDING", "")
-	if actions := w.pass(10 * time.Millisecond); has(actions, RestoreState) || w.nodes["n1"].OutOfService != nil {
-		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
 	}
 }
 
@@ -388,59 +357,6 @@ func TestAdministratorsRebootOfASilentNode(t *testing.T) {
 		if n := w.nodes["n1"]; !n.Reboot.Due || n.OutOfService != nil {
 			t.Errorf("%s: %+v, out of service %+v", state, n.Reboot, n.OutOfService)
 		}
-	}
-}
-
-// A resume leaves the reason of the drain, and the return that is armed again shows it
-// as that of a drain: it is taken back all the same, and the node is labelled.
-func TestDrainTakenBackUnderAJob(t *testing.T) {
-	w := running(t)
-	said := func(state, by string) []Action {
-		w.nodeBy("n1", state, "bad DIMM", by)
-		return w.pass(time.Second)
-	}
-	said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16")
-	if w.nodes["n1"].OutOfService == nil {
-		t.Fatal("the drain is not heard")
-	}
-	if actions := said("ALLOCATED", "root@2026-11-24T06:12:16"); !has(actions, ArmReturn) || w.nodes["n1"].OutOfService != nil {
-		t.Fatalf("%+v, %v", w.nodes["n1"].OutOfService, actions)
-	}
-	if actions := said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16"); !has(actions, LabelNode) || w.nodes["n1"].OutOfService != nil {
-		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
-	}
-	delete(w.slurm.Jobs, 7)
-	said("DOWN+DRAIN+REBOOT_ISSUED", "slurm@2026-11-24T06:12:40")
-	if n := w.nodes["n1"]; n.OutOfService != nil {
-		t.Errorf("once the boot is issued: %+v", n.OutOfService)
-	}
-	w = running(t)
-	said("ALLOCATED", "root@2026-11-24T06:12:16")
-	said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:13:01")
-	if n := w.nodes["n1"]; n.OutOfService == nil {
-		t.Error("the same words, said again, are not heard")
-	}
-}
-
-// Newer Slurm holds a node that is resumed for silent, and one that its job leaves then is set down: not for what was taken back.
-func TestNodeIsNotSetDownForWhatWasTakenBack(t *testing.T) {
-	w := running(t)
-	w.nodeBy("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM", "root@1")
-	w.pass(time.Second)
-	w.nodeBy("n1", "ALLOCATED+NOT_RESPONDING", "bad DIMM", "root@1")
-	w.pass(time.Second)
-	delete(w.slurm.Jobs, 7)
-	w.nodeBy("n1", "IDLE+DRAIN+REBOOT_REQUESTED+NOT_RESPONDING", "bad DIMM", "root@1")
-	w.pass(time.Second)
-	actions := w.pass(time.Second)
-	i := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == DownNode })
-	if i < 0 || !strings.HasPrefix(actions[i].Text, kb.ReasonReturn) {
-		t.Fatalf("%v", actions)
-	}
-	w.nodeBy("n1", "DOWN+DRAIN", actions[i].Text, "slurm@2")
-	w.pass(time.Second)
-	if n := w.nodes["n1"]; n.OutOfService != nil || !n.Desired.IsStock() {
-		t.Errorf("out of service %+v, wants %s", n.OutOfService, n.Desired)
 	}
 }
 
