@@ -13,7 +13,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
-	nodes "github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
+	shared "github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
 
@@ -53,7 +53,7 @@ func (s scontrol) rebooted(names []string) ([]string, error) {
 	}
 	var others []string
 	for line := range strings.Lines(out) {
-		if node, ok := nodes.ParseNode(line); ok && node.RebootIssued() && !strings.HasPrefix(node.Reason, kb.ReasonReturn) {
+		if node, ok := shared.ParseNode(line); ok && node.RebootIssued() && !strings.HasPrefix(node.Reason, kb.ReasonReturn) {
 			others = append(others, node.Name)
 		}
 	}
@@ -101,13 +101,9 @@ func stateOf(out string, job uint32) (restart uint32, state string, err error) {
 	return 0, "", fmt.Errorf("job %d is not in the answer: %w", job, kb.ErrNotFound)
 }
 
-// incomplete has scontrol requeue only a job that is on its nodes: others, such as one that was cancelled and still
-// leaves them, stay as they are, which is no error.
-const incomplete = "incomplete"
-
 // requeue puts a job back into the queue that has its nodes.
 func (s scontrol) requeue(ctx context.Context, j job) error {
-	_, err := s.run(ctx, "requeue", incomplete, j.whole)
+	_, err := s.run(ctx, "requeue", shared.Incomplete, j.whole)
 	return err
 }
 
@@ -115,7 +111,7 @@ func (s scontrol) requeue(ctx context.Context, j job) error {
 // process.
 func (s scontrol) hold(ctx context.Context, j job, reason string) error {
 	_, telling := s.run(ctx, "update", "jobid="+j.reference, "admincomment="+s.commentFor(ctx, j, reason))
-	_, holding := s.run(ctx, "requeuehold", incomplete, j.whole)
+	_, holding := s.run(ctx, "requeuehold", shared.Incomplete, j.whole)
 	// The hook of another component may have run first: the job is pending, and not held. The user may release it, as
 	// after a requeue. A job that is held stays so, and one that was cancelled is none that can be held.
 	if _, err := s.run(ctx, "uhold", j.whole); err == nil {

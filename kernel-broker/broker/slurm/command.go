@@ -17,6 +17,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/cache"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
 
@@ -153,13 +154,9 @@ func (c *Client) SettleBoot(ctx context.Context, node, reason string) error {
 	return c.Resume(ctx, node)
 }
 
-// incomplete has scontrol requeue only a job that is on its nodes. One that was cancelled and still leaves them stays
-// cancelled, and that is no error.
-const incomplete = "incomplete"
-
 // Hold requeues a job that has its nodes and holds it.
 func (c *Client) Hold(ctx context.Context, reference string) error {
-	return c.change(ctx, "requeuehold", incomplete, whole(reference))
+	return c.change(ctx, "requeuehold", scontrol.Incomplete, whole(reference))
 }
 
 // HoldForUser makes a job's hold releasable by its user. A job that is no longer held would be held again.
@@ -169,7 +166,7 @@ func (c *Client) HoldForUser(ctx context.Context, reference string) error {
 
 // Requeue puts a job back into the queue that has its nodes.
 func (c *Client) Requeue(ctx context.Context, reference string) error {
-	return c.change(ctx, "requeue", incomplete, whole(reference))
+	return c.change(ctx, "requeue", scontrol.Incomplete, whole(reference))
 }
 
 // whole is the job that a component of a heterogeneous job (20+1) belongs to: Slurm requeues it by its leader (20) only,

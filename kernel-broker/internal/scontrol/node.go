@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scontrol reads what scontrol prints: the broker, the hooks and the agents ask it for nodes.
+// Package scontrol reads what scontrol prints: the broker, the hooks and the agents ask it for nodes. Its words that several
+// say to it are here, too.
 package scontrol
 
 import (
@@ -9,6 +10,10 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
+
+// Incomplete has scontrol requeue, and requeuehold, only a job that is on its nodes. One that was cancelled and still leaves
+// them stays cancelled, and that is no error.
+const Incomplete = "incomplete"
 
 // ParseNode reads one line of scontrol show node. The reason is last and may hold any text, so it is cut off first.
 func ParseNode(line string) (kb.SlurmNode, bool) {
