@@ -45,6 +45,12 @@ func (n *Node) FailNextLoad(kernel string) error {
 	return write(n.path("load-fails"), KernelNamed(kernel).Release+"\n", 0o644)
 }
 
+// FailsNextLoad reports whether that load is still to come.
+func (n *Node) FailsNextLoad() bool {
+	_, err := os.Stat(n.path("load-fails"))
+	return err == nil
+}
+
 // Kernel is the release that the node runs or boots.
 func (n *Node) Kernel() string { return n.read("proc/sys/kernel/osrelease") }
 

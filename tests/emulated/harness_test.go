@@ -62,10 +62,7 @@ func TestFailNextLoad(t *testing.T) {
 	s := Start(t, func(o *Options) { o.Nodes, o.ReturnToService = 1, 2 })
 	s.OK(s.Node("n1").FailNextLoad("mitgcm"))
 	id := s.Sbatch("alice", "0", "-N1", "--kernel-profile=mitgcm")
-	s.Wait(Limit, "the failure", func() bool {
-		_, err := os.Stat(s.Node("n1").path("load-fails"))
-		return os.IsNotExist(err)
-	})
+	s.Wait(Limit, "the failure", func() bool { return !s.Node("n1").FailsNextLoad() })
 	// The broker handles the node and its job; an administrator repairs the node, and the job runs.
 	s.Wait(Limit, "the job's end", func() bool {
 		if strings.Contains(s.NodeState("n1")["State"], "DRAIN") && s.Job(id)["JobState"] == "PENDING" {

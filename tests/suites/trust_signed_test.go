@@ -235,6 +235,7 @@ func replacedInCache(s *trusting) {
 	s.onNodes("dd if=/dev/urandom of="+name+" bs=64 count=1 seek=20000 conv=notrunc", s.Nodes()[:1])
 	s.withoutCopies(s.Nodes()[:1])
 	s.runs()
+	s.settled() // a node that returns does not answer
 	r, err := s.Node(1).Exec(s.ctx, "sha256sum", name)
 	if err != nil || !strings.HasPrefix(r.Stdout, filepath.Base(name)) {
 		s.t.Errorf("the cache was not repaired: %s %v", r.Stdout, err)

@@ -63,6 +63,9 @@ const (
 	pollPause = 500 * time.Millisecond
 	// commandLimit bounds one command of Slurm.
 	commandLimit = 30 * time.Second
+	// answered is longer than slurmctld takes to ask a node that came back whether it is there. An answer that comes in the
+	// next boot is that boot to Slurm, and its job would be requeued.
+	answered = 2 * time.Second
 	// restoreLimit bounds what is done at the end, also after an interrupt.
 	restoreLimit = 5 * time.Minute
 )
@@ -103,6 +106,11 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 		}
 	}
 	for round := range o.Rounds {
+		if round > 0 {
+			if err := pause(ctx, answered); err != nil {
+				return result, err
+			}
+		}
 		r, err := q.round(ctx, round)
 		if err != nil {
 			return result, fmt.Errorf("round %d of %d: %w", round+1, o.Rounds, err)
@@ -321,11 +329,18 @@ func (q *qualifier) wait(ctx context.Context, done func() (bool, error)) error {
 		if err != nil || ok {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pollPause):
+		if err := pause(ctx, pollPause); err != nil {
+			return err
 		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
 }
 

@@ -18,6 +18,8 @@ func TestRunning(t *testing.T) {
 		row{"requeuehold and release", requeueHold},
 		row{"suspend and resume", suspend},
 		row{"undrain", undrain},
+		row{"cancel_reboot", cancelReboot},
+		row{"resume", resume},
 		row{"signal", signal},
 		row{"steps from another shell", otherShell},
 		row{"sattach", sattach},
@@ -98,6 +100,27 @@ func suspend(c cluster) {
 func undrain(c cluster) {
 	id := c.held("alice", 1, "--nodelist=n1", profile)
 	c.Must("root", "scontrol", "update", "nodename=n1", "state=undrain")
+	next := c.Sbatch("bob", "0", "-N1", "--nodelist=n1")
+	c.LetGo("alice", id)
+	c.completed(id)
+	c.ran("alice", id, "mitgcm", 1)
+	c.completed(next)
+	c.ran("bob", next, "stock", 1)
+}
+
+// An administrator takes back the armed boot while the job runs: the node is armed again, and returns.
+func cancelReboot(c cluster) { c.disarmed("scontrol", "cancel_reboot", "n1") }
+
+// An administrator resumes a node that is "draining", which is the armed boot's drain.
+func resume(c cluster) { c.disarmed("scontrol", "update", "nodename=n1", "state=resume") }
+
+func (c cluster) disarmed(argv ...string) {
+	c.T.Helper()
+	id := c.held("alice", 1, "--nodelist=n1", profile)
+	armed := func() bool { return strings.Contains(c.NodeState("n1")["State"], "REBOOT_REQUESTED") }
+	c.Wait(limit, "the return to be armed", armed, func() string { return c.NodeLine("n1") })
+	c.Must("root", argv...)
+	c.Wait(limit, "the return to be armed again", armed, func() string { return c.NodeLine("n1") })
 	next := c.Sbatch("bob", "0", "-N1", "--nodelist=n1")
 	c.LetGo("alice", id)
 	c.completed(id)

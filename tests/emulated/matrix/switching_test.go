@@ -23,6 +23,9 @@ func TestSwitching(t *testing.T) {
 		row{"srun is interrupted", srunEnds},
 		row{"maintenance reservation", maintenanceInSwitch},
 		row{"time limit", timeLimit},
+		row{"no-requeue", noRequeue},
+		row{"suspend and resume", suspendInSwitch},
+		row{"down", downInSwitch},
 	)
 }
 
@@ -131,4 +134,51 @@ func timeLimit(c cluster) {
 	c.recorded("alice", id, 1)
 	c.ends(id, "TIMEOUT")
 	c.ran("alice", id, "mitgcm", 1)
+}
+
+// A job with --no-requeue that is requeued in the switch, in which nothing of it has run, runs later, and has its wish still:
+// a node that is lost after that ends it for good.
+func noRequeue(c cluster) {
+	id, goOn := c.inSwitch("n1", "--no-requeue", "/emulated/job", "held")
+	c.Must("root", "scontrol", "requeue", id)
+	goOn()
+	c.Wait(limit, "the job's step", func() bool {
+		c.Hurry(id)
+		return len(c.Records("alice", id)) == 1
+	}, func() string { return c.State(id) })
+	c.Wait(limit, "the job to have its --no-requeue back", func() bool { return c.Job(id)["Requeue"] == "0" }, func() string { return c.State(id) })
+	c.Node("n1").Reset()
+	c.Wait(limit, "the job to end with its node", func() bool { return c.Over(id) }, func() string { return c.State(id) })
+	c.home()
+	if state := c.Job(id)["JobState"]; state != "NODE_FAIL" {
+		c.T.Errorf("the job is %s", state)
+	}
+	c.ran("alice", id, "mitgcm", 1)
+}
+
+// Slurm never launches a job that is suspended before it begins: it has to be started again.
+func suspendInSwitch(c cluster) {
+	id, goOn := c.inSwitch("n1")
+	c.Must("root", "scontrol", "suspend", id)
+	goOn()
+	c.WaitJob(id, "SUSPENDED")
+	c.Must("root", "scontrol", "resume", id)
+	c.completed(id)
+	c.ran("alice", id, "mitgcm", 1)
+}
+
+// Slurm itself sets a node down for a boot that it issues: what an administrator says meanwhile remains as a drain.
+func downInSwitch(c cluster) {
+	id, goOn := c.inSwitch("n1")
+	c.Must("root", "scontrol", "update", "nodename=n1", "state=down", "reason=bad DIMM")
+	goOn()
+	c.Wait(limit, "the job to end or to wait", func() bool {
+		state := c.Job(id)["JobState"]
+		return state == "COMPLETED" || state == "PENDING"
+	}, func() string { return c.State(id) })
+	c.Try("alice", "scancel", id)
+	c.givenUp("n1", "D")
+	for _, r := range c.Records("alice", id) {
+		c.CheckRecord(r, emulated.KernelNamed("mitgcm"), "mitgcm")
+	}
 }
