@@ -157,12 +157,12 @@ func (a *Agent) finish(r result) {
 	switch {
 	case r.err == nil:
 		a.fails[kind], a.observed.Hold[kind] = 0, time.Time{}
-		a.parts.Log.Info("done", "node", a.parts.Node, "action", kind.String(), "reason", r.action.Reason,
+		a.parts.Log.Info("action done", "node", a.parts.Node, "action", kind.String(), "reason", r.action.Reason,
 			"took_ms", r.took.Milliseconds())
 		a.succeeded(r)
 		return
 	case r.cut || errors.Is(r.err, errSuperseded):
-		a.parts.Log.Info("left off", "node", a.parts.Node, "action", kind.String(), "reason", r.err.Error())
+		a.parts.Log.Info("action abandoned", "node", a.parts.Node, "action", kind.String(), "reason", r.err.Error())
 		return
 	}
 	a.hold(kind)
@@ -240,7 +240,7 @@ func describeState(s nodestate.State) string {
 
 func (a *Agent) failed(r result) {
 	kind, target := r.action.Kind, r.action.Target
-	a.parts.Log.Error("not done", "node", a.parts.Node, "action", kind.String(), "error", r.err,
+	a.parts.Log.Error("action failed", "node", a.parts.Node, "action", kind.String(), "error", r.err,
 		"took_ms", r.took.Milliseconds())
 	if kind == decide.StartSlurmd || kind == decide.StopSlurmd {
 		a.slurmdCause = r.err.Error()

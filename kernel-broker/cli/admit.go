@@ -44,8 +44,8 @@ type admitting struct {
 
 func (d *admitting) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&d.config, "config-file", "", "the `file` that the kernel was configured with, where the kernel itself does not carry it")
-	f.StringSliceVar(&d.drivers, "driver", nil, "a `driver` that the kernel has, beside those that the boot test finds")
+	f.StringVar(&d.config, "config-file", "", "the kernel's configuration `file`, if the kernel does not contain it")
+	f.StringSliceVar(&d.drivers, "driver", nil, "a `driver` that the kernel has, in addition to those that the boot test finds")
 	f.BoolVar(&d.noBootTest, "no-boot-test", false, "skip the boot test in a virtual machine; the record notes that")
 	f.StringVar(&d.reason, "reason", "", "`text` for the record")
 }

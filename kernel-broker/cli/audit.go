@@ -17,7 +17,7 @@ const defaultAuditDir = "/var/lib/kernel-broker/audit"
 
 func (a *app) auditCommand() *cobra.Command {
 	var after, until string
-	verify := a.command("verify [FILE]", "Check that the record of decisions is as it was written", cobra.MaximumNArgs(1), func(_ context.Context, args []string) error {
+	verify := a.command("verify [FILE]", "Verify the audit log", cobra.MaximumNArgs(1), func(_ context.Context, args []string) error {
 		c := audit.Check{Path: defaultAuditDir}
 		if len(args) > 0 {
 			c.Path = args[0]
@@ -62,8 +62,8 @@ func (a *app) auditVerify(c audit.Check) error {
 		return err
 	}
 	if !report.Sound() {
-		return fmt.Errorf("the record in %s is not as it was written (%s)", c.Path, count(len(report.Problems), "problem"))
+		return fmt.Errorf("the audit log %s is damaged (%s)", c.Path, count(len(report.Problems), "problem"))
 	}
-	a.say("the record is as it was written")
+	a.say("the audit log is intact")
 	return nil
 }

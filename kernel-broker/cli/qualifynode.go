@@ -23,7 +23,7 @@ func (a *app) nodeQualifyCommand() *cobra.Command {
 		o.Node = args[0]
 		return a.nodeQualify(ctx, o)
 	})
-	c.Flags().IntVar(&o.Rounds, "rounds", 10, "how often")
+	c.Flags().IntVar(&o.Rounds, "rounds", 10, "number of rounds")
 	c.Flags().StringVar(&o.Kernel, "kernel-profile", "", "`profile` to boot, or one version of it as NAME@VERSION (default: the first that jobs can request)")
 	c.Flags().DurationVar(&o.RoundLimit, "round-limit", 30*time.Minute, "longest time of one round")
 	return c

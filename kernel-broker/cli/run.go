@@ -362,7 +362,7 @@ func writeTo(path string, write func(io.Writer) error) error {
 
 func (a *app) runDiffCommand() *cobra.Command {
 	var html string
-	c := a.command("diff RUN[,RUN...] RUN[,RUN...]", "Set two runs, or two sides of runs, beside each other", cobra.ExactArgs(2),
+	c := a.command("diff RUN[,RUN...] RUN[,RUN...]", "Compare two runs, or two sets of runs", cobra.ExactArgs(2),
 		func(ctx context.Context, args []string) error { return a.runDiff(ctx, args[0], args[1], html) })
 	c.Flags().StringVar(&html, "html", "", "write the page to this `file`")
 	return c

@@ -143,7 +143,7 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w evide
 	}
 	k := convert.KernelFromProto(v.GetKernel())
 	if k.Ref() != ref {
-		return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kb.ErrFailedPrecondition)
+		return fmt.Errorf("kernel %q: the broker answers with kernel %q, and kernelctl does not sign that one instead: %w", ref, k.Ref(), kb.ErrFailedPrecondition)
 	}
 	whose, err := w.check(s, k, v.GetEnvelope())
 	if err != nil {

@@ -224,7 +224,7 @@ var faults = map[string]fault{
 		s.Ignored[kb.Ref{Profile: "cores", Version: 1}] = Known(`the kernel ignores "nohz_full"`)
 	}, "ignored-arguments", "cores@1", Warning, "nohz_full", "recipe"},
 	"a kernel without a signature":    {version(1, func(v *kb.ProfileVersion) { v.Envelope = nil }), "signatures", "mitgcm@2", Error, "no signature", "kernel sign mitgcm@2"},
-	"a node without an agent":         {func(s *Site) { (*s.SlurmNodes.Value)["n4"] = kb.SlurmNode{Name: "n4"} }, "nodes-without-agent", "n4", Warning, "no agent has ever come", "install kernel-broker-agent"},
+	"a node without an agent":         {func(s *Site) { (*s.SlurmNodes.Value)["n4"] = kb.SlurmNode{Name: "n4"} }, "nodes-without-agent", "n4", Warning, "no agent has ever connected", "install kernel-broker-agent"},
 	"a node that Slurm does not know": {func(s *Site) { delete(*s.SlurmNodes.Value, "n3") }, "nodes-unknown-to-slurm", "n3", Warning, "Slurm does not", "NodeName"},
 	"a node that left with its certificate": {func(s *Site) {
 		delete(*s.SlurmNodes.Value, "n3")

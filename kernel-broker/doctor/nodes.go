@@ -40,7 +40,7 @@ func nodesWithoutAgent(l *look) {
 		}
 	}
 	for _, name := range slices.Sorted(slices.Values(without)) {
-		l.warn(name, "no agent has ever come from it: a job with a profile that gets it is held", "install kernel-broker-agent there, or keep these jobs off it by a partition or a feature")
+		l.warn(name, "no agent has ever connected from it: a job with a profile that gets it is held", "install kernel-broker-agent there, or keep these jobs off it by a partition or a feature")
 	}
 }
 

@@ -190,7 +190,7 @@ func TestNodeWithoutAgent(t *testing.T) {
 	id := s.Sbatch("alice", "0", "-N1", "--nodelist=n3", "--kernel-profile=mitgcm")
 	s.Wait(time.Minute, "the job to be held", func() bool { return s.Job(id)["JobState"] == "PENDING" && s.Job(id)["Priority"] == "0" },
 		func() string { return s.State(id) + ", " + s.NodeLine("n3") })
-	if comment := s.Job(id)["AdminComment"]; !strings.Contains(comment, "no agent has ever come from [n3]") {
+	if comment := s.Job(id)["AdminComment"]; !strings.Contains(comment, "no agent has ever connected from [n3]") {
 		t.Errorf("its comment: %s", comment)
 	}
 	plain := s.Sbatch("bob", "0", "-N1", "--nodelist=n3")

@@ -32,7 +32,7 @@ func TestFaultBroker(t *testing.T) {
 	f.on("killed-loading-ready-returning", func(f *faults) {
 		at := f.logSize()
 		id := f.ask("alice", "mitgcm", 0, "-N2")
-		at = f.crashBroker(at, `"node changed" .*to=loading want=mitgcm`)
+		at = f.crashBroker(at, `"node changed" .*to=loading desired=mitgcm`)
 		at = f.crashBroker(at, `"allocation changed" .*to=ready`)
 		at = f.crashBroker(at, `"node changed" .*to=loading want=stock`)
 		f.crashBroker(at, `"node changed" .*to=booting want=stock`)

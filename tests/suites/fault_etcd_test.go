@@ -43,7 +43,7 @@ func TestFaultEtcd(t *testing.T) {
 	f.on("killed-while-nodes-boot", func(f *faults) {
 		at := f.logSize()
 		id := f.ask("bob", "mitgcm", 0, "-N2")
-		f.logged(at, `node=n1 .*to=booting want=mitgcm`)
+		f.logged(at, `node=n1 .*to=booting desired=mitgcm`)
 		ok(etcd.Kill9(f.ctx))
 		back(f)
 		f.completed("bob", id, 2)

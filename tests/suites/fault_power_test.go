@@ -28,7 +28,7 @@ func TestFaultPower(t *testing.T) {
 		f.freeze(f.Node(2))
 		at := f.logSize()
 		id := f.ask("alice", "mitgcm", 0, "-N2")
-		f.logged(at, `node=n2 .*to=loading want=mitgcm`)
+		f.logged(at, `node=n2 .*to=loading desired=mitgcm`)
 		f.powerCycle(f.Node(2))
 		f.completed("alice", id, 2)
 	})

@@ -341,7 +341,7 @@ func badPolicy(c *cluster) {
 	}
 }
 
-// All of this is on record, and the record is as it was written.
+// All of this is on record, and the audit log is intact.
 func theRecord(c *cluster) {
 	out := c.must("root", "kernelctl", "audit", "verify", "--output=json")
 	var report struct {
@@ -389,7 +389,7 @@ func theRecord(c *cluster) {
 			c.t.Fatal(err)
 		}
 		r := c.try("root", "kernelctl", "audit", "verify", "/run/lab/audit-000000000001.log", "--until", report.Last)
-		if r.Exit != 1 || !strings.Contains(r.Stderr, "not as it was written") {
+		if r.Exit != 1 || !strings.Contains(r.Stderr, "is damaged") {
 			c.t.Errorf("a record that was %s: exit %d, %s%s", what, r.Exit, r.Stdout, r.Stderr)
 		}
 	}

@@ -39,9 +39,9 @@ func (c connections) acquire(uid uint32) (release func(), write bool, err error)
 	if release = held.TryAcquire(user, most); release != nil {
 		return release, false, nil
 	}
-	err = fmt.Errorf("the agent has %d connections of users, which is the most: %w", maxUsers, kb.ErrExhausted)
+	err = fmt.Errorf("the agent has %d connections of users, the limit: %w", maxUsers, kb.ErrExhausted)
 	if own, _ := held.Held(user); own >= most {
-		err = fmt.Errorf("user %s has %d connections to the agent, which is the most: %w", user, most, kb.ErrExhausted)
+		err = fmt.Errorf("user %s has %d connections to the agent, the limit: %w", user, most, kb.ErrExhausted)
 	}
 	_, write = c.log.Sample(user)
 	return nil, write, err

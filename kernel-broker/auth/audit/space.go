@@ -64,9 +64,9 @@ func (l *Log) Health() (string, error) {
 	last, failed, uncertain := l.last.Seq, l.failed, l.uncertain()
 	switch {
 	case uncertain != nil:
-		return "", fmt.Errorf("audit log %q: %w: nothing is changed until it goes on in another file; look at the disk", l.o.Dir, uncertain)
+		return "", fmt.Errorf("audit log %q: %w: the broker refuses changes until it can write to another file; check the disk", l.o.Dir, uncertain)
 	case failed != nil:
-		return "", fmt.Errorf("audit log %q: nothing is changed, it would not be on record: %w", l.o.Dir, failed)
+		return "", fmt.Errorf("audit log %q: the broker refuses changes because it cannot record them: %w", l.o.Dir, failed)
 	case r.err != nil:
 		return "", fmt.Errorf("audit log %q: how much room there is: %w", l.o.Dir, r.err)
 	case r.short:

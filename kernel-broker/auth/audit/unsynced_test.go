@@ -187,7 +187,7 @@ func goOnLate(dir string) error {
 				return fmt.Errorf("%d bytes of room: %w", size, err)
 			}
 		}
-		if text, err := l.Health(); err == nil || !strings.Contains(err.Error(), "nothing is changed") {
+		if text, err := l.Health(); err == nil || !strings.Contains(err.Error(), "refuses changes") {
 			return fmt.Errorf("%d bytes of room: the log is %q, %w", size, text, err)
 		}
 	}

@@ -124,10 +124,10 @@ func (v *verifier) begin(dir bool, first string) {
 	}
 	if n, named := firstOf(first); named && n > 1 {
 		v.last, v.chained = Head{Seq: n - 1}, false
-		v.report.Notes = append(v.report.Notes, "one file was looked at: whether it follows the one before it was not, nor whether its end is the log's")
+		v.report.Notes = append(v.report.Notes, "only one file was checked: its link to the previous file and the end of the log were not")
 		return
 	}
-	v.report.Notes = append(v.report.Notes, "one file was looked at: whether its end is the log's was not")
+	v.report.Notes = append(v.report.Notes, "only one file was checked: the end of the log was not")
 }
 
 func (v *verifier) file(path string, lastFile bool) error {

@@ -388,7 +388,7 @@ func (a *Authorizer) NoteBroker(action, reason string) error {
 	for what, s := range map[string]*sampler{"read": a.reads, "refused": a.refusals} {
 		if n := s.skipped.Swap(0); n > 0 {
 			if _, err := a.o.Record.Append(audit.Entry{Kind: KindUnrecorded, Action: what, Unrecorded: n}, false); err != nil {
-				a.o.Log.Error("what was left out is not on record", "what", what, "unrecorded", n, "error", err)
+				a.o.Log.Error("number of omitted records not recorded", "what", what, "unrecorded", n, "error", err)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func (p *Policy) Decide(q Question) Answer {
 	var a Answer
 	switch q.Action {
 	case View:
-		return d.allow(0, "everybody who is known may look")
+		return d.allow(0, "every authenticated user may view")
 	case Use:
 		return d.mayUse()
 	case Publish:

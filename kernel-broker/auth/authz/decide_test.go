@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 		line    int
 		words   string // of reason and proviso
 	}{
-		{user("alice"), View, "", true, 0, `user "alice" may view: everybody`},
+		{user("alice"), View, "", true, 0, `user "alice" may view: every authenticated user`},
 		{user("alice"), Use, "lammps", true, 11, "the rule is for everybody (policy.yaml:11)"},
 		{user("alice"), Use, "stock", true, 0, "stock is for everybody"},
 		{user("alice"), Use, "mitgcm@3", true, 16, "for a job with account climate in partition main or long"},

@@ -111,7 +111,7 @@ func PinnedConfig(fingerprint string) *tls.Config {
 				return verifyBroker(fixed{c}, presented, "")
 			}
 		}
-		return fmt.Errorf("who answers is not the broker that made the token: none of its %d certificates has the token's fingerprint: %w",
+		return fmt.Errorf("the server is not the broker that issued the token: none of its %d certificates has the token's fingerprint: %w",
 			len(presented), kb.ErrUnauthenticated)
 	})
 }
@@ -143,7 +143,7 @@ func verifyBroker(own Source, presented []*x509.Certificate, cluster string) err
 		return err
 	}
 	if peer.Name.Role != Broker || cluster != "" && peer.Name.Cluster != cluster {
-		return fmt.Errorf("who answers is %s and not a broker of cluster %q: %w", peer.Name, cluster, kb.ErrUnauthenticated)
+		return fmt.Errorf("the server is %s and not a broker of cluster %q: %w", peer.Name, cluster, kb.ErrUnauthenticated)
 	}
 	return nil
 }

@@ -160,8 +160,8 @@ func TestNoTurn(t *testing.T) {
 		t.Fatal("turns are taken")
 	}
 	d.limit = time.Millisecond
-	if _, err := d.ByUID(t.Context(), 20001); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrNotFound) || !strings.Contains(err.Error(), "no turn") {
-		t.Errorf("no turn: %v", err)
+	if _, err := d.ByUID(t.Context(), 20001); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrNotFound) || !strings.Contains(err.Error(), "none free") {
+		t.Errorf("none free: %v", err)
 	}
 	d.limit = time.Hour
 	d.others.Release(ofOthers)

@@ -113,7 +113,7 @@ func (d *Directory) lookup(ctx context.Context, q query) (kb.User, error) {
 		turns = d.jobs
 	}
 	if turns.Acquire(ctx, 1) != nil {
-		return kb.User{}, fmt.Errorf("user %q: too many other lookups on the broker's host, no turn within %v: %w", q.key, d.limit, kb.ErrUnavailable)
+		return kb.User{}, fmt.Errorf("user %q: too many other lookups on the broker's host, none free within %v: %w", q.key, d.limit, kb.ErrUnavailable)
 	}
 	defer turns.Release(1)
 	return d.ask(ctx, q.key)

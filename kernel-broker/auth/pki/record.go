@@ -133,7 +133,7 @@ func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []by
 func (r *Record) use(secret, key string, now time.Time) error {
 	t := r.Token
 	if t == nil || !equal(t.Hash, digest.Of([]byte(secret))) {
-		return fmt.Errorf("node %q: this token is none, or was replaced or revoked; kernelctl node token %s makes another: %w", r.Node, r.Node, kb.ErrDenied)
+		return fmt.Errorf("node %q: the token is unknown, replaced or revoked; kernelctl node token %s makes another: %w", r.Node, r.Node, kb.ErrDenied)
 	}
 	if !now.Before(t.Expires) {
 		return fmt.Errorf("node %q: token expired at %s; kernelctl node token %s makes another: %w",

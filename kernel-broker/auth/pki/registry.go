@@ -143,7 +143,7 @@ func (r *Registry) byToken(secret string) permission {
 	return func(record *Record, key string, now time.Time) error {
 		err := record.use(secret, key, now)
 		if errors.Is(err, errUsed) {
-			r.o.Log.Warn("a used token was shown with another key: a copy of it is in somebody's hands", "node", record.Node)
+			r.o.Log.Warn("a used token was presented with another key: somebody has a copy of it", "node", record.Node)
 		}
 		return err
 	}

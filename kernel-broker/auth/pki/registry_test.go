@@ -30,10 +30,10 @@ func TestTokensAndWhatTheyAreWorth(t *testing.T) {
 		before             time.Duration
 		words              string // of the refusal; empty: a certificate
 	}{
-		{name: "unknown node", node: "n9", secret: secret, who: thief, words: "is none"},
-		{name: "another node's token", node: "n1", secret: elsewhere, who: thief, words: "is none"},
-		{name: "a guess", node: "n1", secret: strings.Repeat("A", 43), who: thief, words: "is none"},
-		{name: "replaced", node: "n3", secret: replaced, who: thief, words: "was replaced"},
+		{name: "unknown node", node: "n9", secret: secret, who: thief, words: "is unknown"},
+		{name: "another node's token", node: "n1", secret: elsewhere, who: thief, words: "is unknown"},
+		{name: "a guess", node: "n1", secret: strings.Repeat("A", 43), who: thief, words: "is unknown"},
+		{name: "replaced", node: "n3", secret: replaced, who: thief, words: "replaced or revoked"},
 		{name: "first use", node: "n1", secret: secret, who: own},
 		{name: "the answer was lost", node: "n1", secret: secret, who: own},
 		{name: "used, another key", node: "n1", secret: secret, who: thief, words: "was used for another key"},

@@ -123,7 +123,7 @@ func bound(envelope *dsse.Envelope, size int) error {
 		return err
 	}
 	if blanks := size - len(said); blanks > maxBlanks {
-		return fmt.Errorf("%d of its %d bytes say nothing, at most %d may", blanks, size, maxBlanks)
+		return fmt.Errorf("%d of %d bytes are white space, at most %d are allowed", blanks, size, maxBlanks)
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func decodeManifest(payload []byte) (Manifest, error) {
 		return m, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if !bytes.Equal(again, payload) {
-		return m, fmt.Errorf("manifest: %w: it is not written in the one way that counts", ErrMalformed)
+		return m, fmt.Errorf("manifest: %w: not in canonical form", ErrMalformed)
 	}
 	return m, nil
 }

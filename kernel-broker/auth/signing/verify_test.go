@@ -140,9 +140,9 @@ func TestVerifyRefuses(t *testing.T) {
 		"signed rubbish":      {envelope: forge(t, PayloadType, []byte("{}"), own), err: ErrMalformed},
 		"signed, other order": {envelope: forge(t, PayloadType, []byte(`{"cluster":"alpha","format":1}`), own), err: ErrMalformed},
 		"signed, key twice": {envelope: forge(t, PayloadType, []byte(strings.Replace(payload(t, good), `"format":1`, `"format":1,"format":1`, 1)), own),
-			err: ErrMalformed, words: "one way"},
+			err: ErrMalformed, words: "canonical"},
 		"signed, other case": {envelope: forge(t, PayloadType, []byte(strings.Replace(payload(t, good), `"cluster"`, `"Cluster"`, 1)), own),
-			err: ErrMalformed, words: "one way"},
+			err: ErrMalformed, words: "canonical"},
 		"foreign key":      {envelope: sign(t, good, foreign), err: ErrUnknownKey},
 		"foreign, our id":  {envelope: renamed(t, sign(t, good, foreign), own), err: ErrBadSignature, words: "release"},
 		"changed payload":  {envelope: repacked(t, envelope, sign(t, ManifestOf(kernel(), Terms{Cluster: "alpha", Made: moment, Expires: moment.Add(time.Hour)}), foreign)), err: ErrBadSignature},
@@ -238,9 +238,9 @@ func TestEnvelopeHasNoRoomForMore(t *testing.T) {
 		"long key id":          {more(another+"5", 4), "signatures[1]: keyid"},
 		"half a MiB of key id": {more(strings.Repeat("x", 500<<10), 4), "signatures[1]: keyid"},
 		"long signature":       {more(another, maxSignature+4), "signatures[1]: sig of 4100 bytes, at most 4096"},
-		"blanks behind":        {append(bytes.Clone(good), bytes.Repeat([]byte(" "), 400<<10)...), "say nothing"},
+		"blanks behind":        {append(bytes.Clone(good), bytes.Repeat([]byte(" "), 400<<10)...), "are white space"},
 		"a key given twice": {bytes.Replace(good, []byte(`"payloadType"`),
-			[]byte(`"payload":"`+strings.Repeat("A", 400<<10)+`","payloadType"`), 1), "say nothing"},
+			[]byte(`"payload":"`+strings.Repeat("A", 400<<10)+`","payloadType"`), 1), "are white space"},
 		"lines in the payload": {with(func(e *dsse.Envelope) { e.Payload += strings.Repeat("\n", 1) }), "payload"},
 	} {
 		_, err := Verify(c.envelope, trust, kernel(), Memory{}, moment)

@@ -43,13 +43,13 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 	switch {
 	case len(without) > 0:
 	case len(rising) > 0:
-		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: %d of its nodes are powered up, and their agents have yet to come: %w", id, len(rising), kb.ErrUnavailable)}
+		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: %d of its nodes are powered up, and their agents have not connected yet: %w", id, len(rising), kb.ErrUnavailable)}
 	default:
 		return nil
 	}
 	slices.Sort(without)
 	if c.clock.Now().Sub(c.begin) < reconnectGrace {
-		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: agents of %d nodes have yet to come: %w", id, len(without), kb.ErrUnavailable)}
+		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: agents of %d nodes have not connected yet: %w", id, len(without), kb.ErrUnavailable)}
 	}
 	if err := c.records.commit(ctx, records, nil); err != nil {
 		c.stale = true
@@ -57,7 +57,7 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 	}
 	c.kickLocked()
 	few := without[:min(len(without), 8)]
-	return fmt.Errorf("no agent has ever come from %v (%d of the job's %d nodes): install kernel-broker-agent there, or keep the job off with --exclude: %w",
+	return fmt.Errorf("no agent has ever connected from %v (%d of the job's %d nodes): install kernel-broker-agent there, or keep the job off with --exclude: %w",
 		few, len(without), len(nodes), kb.ErrFailedPrecondition)
 }
 

@@ -93,8 +93,8 @@ func TestChangesAreLogged(t *testing.T) {
 	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
 	for _, change := range []string{
 		`msg="allocation changed" job=7.0 from=accepted to=switching`,
-		`msg="node changed" node=n1 job=7.0 from=steady to=loading want=mitgcm@1 runs=stock@1`,
-		`msg="node changed" node=n1 job=7.0 from=loading to=booting want=mitgcm@1`,
+		`msg="node changed" node=n1 job=7.0 from=steady to=loading desired=mitgcm@1 running=stock@1`,
+		`msg="node changed" node=n1 job=7.0 from=loading to=booting desired=mitgcm@1`,
 	} {
 		until(t, change, func() bool { return f.log.has(change) })
 	}

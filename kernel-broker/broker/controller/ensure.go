@@ -216,7 +216,7 @@ func (c *Controller) job(ctx context.Context, id kb.JobID) (kb.SlurmJob, kb.Slur
 		return kb.SlurmJob{}, view, fmt.Errorf("job %s has no nodes in slurmctld: %w", id, kb.ErrNotFound)
 	}
 	if job.Unread != "" {
-		return kb.SlurmJob{}, view, fmt.Errorf("job %s: which nodes it has cannot be read of squeue, cancel it if that stays so: %s: %w", id, job.Unread, kb.ErrUnavailable)
+		return kb.SlurmJob{}, view, fmt.Errorf("job %s: squeue does not show its nodes, cancel it if that stays so: %s: %w", id, job.Unread, kb.ErrUnavailable)
 	}
 	return job, view, nil
 }

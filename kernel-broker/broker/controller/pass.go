@@ -138,7 +138,7 @@ func newToken() string {
 	return hex.EncodeToString(raw[:])
 }
 
-// logChanges tells every change of state.
+// logChanges logs every change of state.
 func (c *Controller) logChanges(in plan.Input, out plan.Output) {
 	for _, n := range out.Nodes {
 		old := in.Nodes[n.Name]
@@ -151,7 +151,7 @@ func (c *Controller) logChanges(in plan.Input, out plan.Output) {
 				cause = n.Failure.Cause
 			}
 			c.log.Info("node changed", "node", n.Name, "job", n.Owner.String(), "from", from, "to", to,
-				"want", n.Desired.String(), "runs", n.Running.Ref.String(), "reason", cause)
+				"desired", n.Desired.String(), "running", n.Running.Ref.String(), "reason", cause)
 		}
 	}
 	for _, a := range out.Allocations {

@@ -46,20 +46,20 @@ func (c *Controller) requireSlot(ctx context.Context, id kb.JobID) error {
 	if !known || job.Restart != id.Restart || !job.Holds() {
 		if age < waited {
 			// Slurm starts the job anew when this run's prolog has ended.
-			return fmt.Errorf("job %s has no nodes in slurmctld, and waits for no turn: %w", id, kb.ErrNotFound)
+			return fmt.Errorf("job %s has no nodes in slurmctld and is not queued: %w", id, kb.ErrNotFound)
 		}
 		job.Reference = fmt.Sprint(id.Job)
 	}
 	text := fmt.Sprintf("kernel-broker: waits for its turn, %d ahead", ahead)
 	if limit > 0 && waited > limit && known {
 		// Its nodes would be taken down for not having booted.
-		text = fmt.Sprintf("kernel-broker: its turn did not come within %v, the half of ResumeTimeout; it is requeued and keeps its place, %d ahead", limit, ahead)
+		text = fmt.Sprintf("kernel-broker: it waited longer than %v, half of ResumeTimeout, for its turn; it is requeued and keeps its place, %d ahead", limit, ahead)
 		if err := c.o.Slurm.Requeue(ctx, job.Reference); err != nil {
 			c.log.Warn("job that waits for its turn not requeued", "job", id.String(), "error", err)
 		}
 	}
 	c.commentPosition(ctx, id, job, text)
-	return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s waits for its turn, %d ahead: other jobs are being given their kernels, at most %d at a time (switch.at_once in broker.yaml); it is asked for again in %v: %w",
+	return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s waits for its turn, %d ahead: other jobs are being given their kernels, at most %d at a time (switch.at_once in broker.yaml); the hook retries in %v: %w",
 		id, ahead, c.o.Switches, queueRetry, kb.ErrExhausted)}
 }
 

@@ -181,7 +181,7 @@ func (c *call) record(ctx context.Context, request any) error {
 	of, err := c.interceptor.authorizer.Note(c.decision, true)
 	if err != nil && does == returns {
 		c.unrecorded = true
-		c.interceptor.log.Error("carried out, and not on record", "method", c.method, "caller", c.caller.String(), "object", c.decision.Object, "error", err)
+		c.interceptor.log.Error("call carried out but not recorded", "method", c.method, "caller", c.caller.String(), "object", c.decision.Object, "error", err)
 		return nil
 	}
 	c.of = of

@@ -112,7 +112,7 @@ func (g *interceptor) pass(ctx context.Context, method string, request any, hand
 		err = g.catch(method, func() error { return handle(ctx, c) })
 		if missed := c.note(err); missed != nil {
 			// What was done is done, and its decision is on record.
-			g.log.Error("outcome not on record", "method", method, "caller", c.caller.String(), "error", missed)
+			g.log.Error("outcome not recorded", "method", method, "caller", c.caller.String(), "error", missed)
 		}
 	}
 	err = statusOf(err)

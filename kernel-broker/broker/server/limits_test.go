@@ -69,10 +69,10 @@ func TestRateOfAUser(t *testing.T) {
 			refused, last = refused+1, err
 		}
 	}
-	want(t, "too many calls", last, codes.ResourceExhausted, "more than 0.5 calls a second, and 5 at once; come back in")
+	want(t, "too many calls", last, codes.ResourceExhausted, "more than 0.5 calls a second, and 5 at once; retry in")
 	wait, said := client.RetryAfter(last)
 	if !said || wait <= 0 || wait > 2*time.Second {
-		t.Errorf("told to come back in %v, %v", wait, said)
+		t.Errorf("told to retry in %v, %v", wait, said)
 	}
 	if told := f.lines("code=ResourceExhausted"); refused < 2 || told < 1 || told >= refused {
 		t.Errorf("%d refusals, %d lines of the log", refused, told)

@@ -143,7 +143,7 @@ func acquire(ctx context.Context, turns *semaphore.Weighted, what string) error 
 	defer cancel()
 	err := turns.Acquire(waiting, 1)
 	if err != nil && ctx.Err() == nil {
-		return retryIn(time.Second, "too many %s at a time, no turn within %v", what, turnWait)
+		return retryIn(time.Second, "too many %s at a time, none free within %v", what, turnWait)
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func acquire(ctx context.Context, turns *semaphore.Weighted, what string) error 
 // retryIn returns a RetryableError. The wait is rounded up to tenths of a second.
 func retryIn(wait time.Duration, format string, args ...any) error {
 	wait = time.Duration(math.Ceil(float64(wait)/1e8)) * 100 * time.Millisecond
-	return &kb.RetryableError{Wait: wait, Err: fmt.Errorf("%s; come back in %v: %w", fmt.Sprintf(format, args...), wait, kb.ErrExhausted)}
+	return &kb.RetryableError{Wait: wait, Err: fmt.Errorf("%s; retry in %v: %w", fmt.Sprintf(format, args...), wait, kb.ErrExhausted)}
 }
 
 func isRetryable(err error) bool {
@@ -214,8 +214,8 @@ type Limits struct {
 	UserBurst    int     `yaml:"user_burst"`
 	NodeRate     float64 `yaml:"node_rate"`
 	NodeBurst    int     `yaml:"node_burst"`
-	AddressRate  float64 `yaml:"stranger_rate"`
-	AddressBurst int     `yaml:"stranger_burst"`
+	AddressRate  float64 `yaml:"address_rate"`
+	AddressBurst int     `yaml:"address_burst"`
 	// Changes limits the calls of one caller that change something: their audit
 	// records are never left out. The zero value is the default.
 	Changes limit.Rate `yaml:"-"`
@@ -229,7 +229,7 @@ type Limits struct {
 	// certificate where TLS is on, and those of users on the broker's host.
 	Connections     int `yaml:"connections"`
 	PeerConnections int `yaml:"peer_connections"`
-	Unauthenticated int `yaml:"guests"`
+	Unauthenticated int `yaml:"unauthenticated"`
 
 	// Handshake is the time for a connection's handshake. A connection that has
 	// had no call for Idle is closed.
@@ -267,7 +267,7 @@ func (l Limits) Validate() error {
 		}
 	}
 	refuse(l.MessageBytes < 64<<10 || l.MessageBytes > 1<<30, "message_bytes: %d is not within 64 KiB to 1 GiB", l.MessageBytes)
-	for name, r := range map[string]limit.Rate{"user": l.user(), "node": l.node(), "stranger": l.address()} {
+	for name, r := range map[string]limit.Rate{"user": l.user(), "node": l.node(), "address": l.address()} {
 		err := r.Validate()
 		refuse(err != nil, "%s_rate, %s_burst: %v", name, name, err)
 	}
@@ -275,7 +275,7 @@ func (l Limits) Validate() error {
 	refuse(l.Backlog < maxSend, "backlog_bytes: %d is less than the largest answer, %d", l.Backlog, maxSend)
 	refuse(l.PeerConnections < 1 || l.PeerConnections > l.Connections, "peer_connections: %d is not within 1 to connections (%d)",
 		l.PeerConnections, l.Connections)
-	refuse(l.Unauthenticated < 1 || l.Unauthenticated > l.Connections, "guests: %d is not within 1 to connections (%d)", l.Unauthenticated, l.Connections)
+	refuse(l.Unauthenticated < 1 || l.Unauthenticated > l.Connections, "unauthenticated: %d is not within 1 to connections (%d)", l.Unauthenticated, l.Connections)
 	for name, d := range map[string]time.Duration{"handshake": l.Handshake, "idle": l.Idle} {
 		refuse(d < time.Second || d > 24*time.Hour, "%s: %v is not within 1s to 24h", name, d)
 	}

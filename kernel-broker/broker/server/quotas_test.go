@@ -110,9 +110,9 @@ func TestJunkDoesNotReachMunged(t *testing.T) {
 		t.Errorf("munged was asked %d times for 3200 calls of junk, at most %d are for one address", asked, burst)
 	}
 	err := list(t, s.by(t, carol, "127.0.0.1"))
-	want(t, "a user at the same address", err, codes.ResourceExhausted, "127.0.0.1: more than 0.0001 failed credentials a second, and 20 at once; come back in")
+	want(t, "a user at the same address", err, codes.ResourceExhausted, "127.0.0.1: more than 0.0001 failed credentials a second, and 20 at once; retry in")
 	if wait, said := client.RetryAfter(err); !said || wait <= 0 {
-		t.Errorf("told to come back in %v, %v", wait, said)
+		t.Errorf("told to retry in %v, %v", wait, said)
 	}
 	if lines := s.lines("code=ResourceExhausted"); lines > 40 {
 		t.Errorf("%d lines of the log", lines)
@@ -247,7 +247,7 @@ func TestListingsAtATime(t *testing.T) {
 				if err == nil {
 					return
 				}
-				want(t, "a listing", err, codes.ResourceExhausted, "come back in")
+				want(t, "a listing", err, codes.ResourceExhausted, "retry in")
 				later.Add(1)
 			})
 		}

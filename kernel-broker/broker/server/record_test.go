@@ -144,7 +144,7 @@ func TestRefusalsOfNodesAreRecorded(t *testing.T) {
 	}
 	_, err = api.NewTrustServiceClient(s.anybody()).Enrol(t.Context(), &api.EnrolRequest{Node: "n9", Secret: s.token("n8").Secret, CertificateRequest: certificateRequest(t)})
 	want(t, "another's token", err, codes.PermissionDenied, "token")
-	f.recorded(t, `"kind":"decision"`, `"via":"Enrol"`, `"object":"n9"`, `"allowed":false`, "this token is none")
+	f.recorded(t, `"kind":"decision"`, `"via":"Enrol"`, `"object":"n9"`, `"allowed":false`, "the token is unknown")
 	if lines := f.lines(t, `"kind":"decision"`, `"via":"Enrol"`, `"allowed":true`); len(lines) > 0 {
 		t.Errorf("allowed: %q", lines)
 	}

@@ -252,7 +252,7 @@ func (f *runFiles) take(run uint64, node, digest string, size uint64) (free func
 	}
 	if free = f.uploads.TryAcquire(node, uploadsOfNode); free == nil {
 		own, all := f.uploads.Held(node)
-		return nil, retryIn(runUploadWait, "run %d: node %q has %d uploads under way and all nodes have %d, which is the most", run, node, own, all)
+		return nil, retryIn(runUploadWait, "run %d: node %q has %d uploads under way and all nodes have %d, the limit", run, node, own, all)
 	}
 	return free, nil
 }
@@ -268,7 +268,7 @@ func (f *runFiles) count(key runNode, digest string, size uint64) error {
 	}
 	_, again := files[digest]
 	if !again && len(files) == maxRunUploads {
-		return fmt.Errorf("run %d: node %q has uploaded %d files already, which is the most of one run: %w", key.run, key.node, len(files), kb.ErrFailedPrecondition)
+		return fmt.Errorf("run %d: node %q has uploaded %d files already, the limit of one run: %w", key.run, key.node, len(files), kb.ErrFailedPrecondition)
 	}
 	total := max(size, files[digest])
 	for other, bytes := range files {

@@ -102,7 +102,7 @@ func (n *network) refused(caller Caller, err error) {
 		d.Who = "node " + name.Name
 	}
 	if err := n.authorizer.NoteWhole(d, nil); err != nil {
-		n.log.Error("refusal not on record", "caller", caller.String(), "error", err)
+		n.log.Error("refusal not recorded", "caller", caller.String(), "error", err)
 	}
 }
 

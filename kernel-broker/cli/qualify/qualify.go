@@ -280,7 +280,7 @@ func (q *qualifier) restore(ctx context.Context, before kb.SlurmNode) error {
 	}
 	if before.Drained() {
 		if _, err := q.slurm(ctx, "scontrol", "update", "NodeName="+q.Node, "State=DRAIN", "Reason="+before.Reason); err != nil {
-			all = errors.Join(all, fmt.Errorf("node %q is not drained again: scontrol update NodeName=%s State=DRAIN Reason=%q: %w", q.Node, q.Node, before.Reason, err))
+			all = errors.Join(all, fmt.Errorf("node %q could not be drained again; run scontrol update NodeName=%s State=DRAIN Reason=%q: %w", q.Node, q.Node, before.Reason, err))
 		}
 	}
 	if q.job != 0 && q.left(ctx) != nil {
@@ -291,7 +291,7 @@ func (q *qualifier) restore(ctx context.Context, before kb.SlurmNode) error {
 		return err == nil, nil // a job that just ends may still hold it
 	})
 	if err != nil {
-		err = fmt.Errorf("reservation %s is left: scontrol delete ReservationName=%s: %w", q.reservation, q.reservation, err)
+		err = fmt.Errorf("reservation %s remains; run scontrol delete ReservationName=%s: %w", q.reservation, q.reservation, err)
 	}
 	return errors.Join(all, err)
 }

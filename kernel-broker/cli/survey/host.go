@@ -280,7 +280,7 @@ func pluginVersion(path string) (uint32, error) {
 		}
 		return file.ByteOrder.Uint32(raw), nil
 	}
-	return 0, fmt.Errorf("%s is no plugin of Slurm's: it has no plugin_version", path)
+	return 0, fmt.Errorf("%s is not a Slurm plugin: it has no plugin_version", path)
 }
 
 // disks of the broker and of the agent.

@@ -141,6 +141,7 @@ func load(path string) (config, error) {
 	if err := strictyaml.Decode(path, data, &c); err != nil && !errors.Is(err, io.EOF) {
 		return c, fmt.Errorf("configuration: %w", err)
 	}
+	c.Limits.takeFormer()
 	if err := c.validate(); err != nil {
 		return c, fmt.Errorf("configuration: %s: %w", path, err)
 	}

@@ -96,8 +96,8 @@ func keys(of reflect.Type) []string {
 	for i := range of.NumField() {
 		f := of.Field(i)
 		key := f.Tag.Get("yaml")
-		if f.Type.Kind() == reflect.Interface || key == "-" {
-			continue // ignored
+		if f.Type.Kind() == reflect.Interface || f.Type.Kind() == reflect.Pointer || key == "-" {
+			continue // ignored, or a former name
 		}
 		if key != ",inline" {
 			names = append(names, key)
@@ -141,7 +141,8 @@ func TestBadConfigurations(t *testing.T) {
 		"quarantine_after: -1\n":                  "line 1",
 		"limits:\n  user_rate: 0\n":               "user_rate",
 		"limits:\n  user_rate: .nan\n":            "user_rate",
-		"limits:\n  guests: 20000\n":              "guests: 20000",
+		"limits:\n  unauthenticated: 20000\n":     "unauthenticated: 20000",
+		"limits:\n  guests: 20000\n":              "unauthenticated: 20000",
 		"limits:\n  peer_connections: 0\n":        "peer_connections",
 		"limits:\n  message_bytes: 1\n":           "message_bytes: 1",
 		"limits:\n  backlog_bytes: 1\n":           "backlog_bytes: 1",
@@ -208,6 +209,14 @@ func TestUsageErrors(t *testing.T) {
 		if !errors.As(err, &usage) {
 			t.Errorf("%q gives %v", args, err)
 		}
+	}
+}
+
+// Keys that have another name now are still read.
+func TestFormerKeys(t *testing.T) {
+	c, err := load(write(t, "limits:\n  stranger_rate: 3\n  stranger_burst: 7\n  guests: 11\n"))
+	if err != nil || c.Limits.AddressRate != 3 || c.Limits.AddressBurst != 7 || c.Limits.Unauthenticated != 11 {
+		t.Fatalf("%+v, %v", c.Limits, err)
 	}
 }
 

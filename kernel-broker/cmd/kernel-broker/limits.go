@@ -15,9 +15,27 @@ import (
 type limitsConfig struct {
 	server.Limits `yaml:",inline"`
 
+	// Former names of keys, which are still read.
+	StrangerRate  *float64 `yaml:"stranger_rate"`
+	StrangerBurst *int     `yaml:"stranger_burst"`
+	Guests        *int     `yaml:"guests"`
+
 	// Keys of earlier versions, which are ignored.
 	UserUploads any `yaml:"user_uploads"`
 	Patience    any `yaml:"patience"`
+}
+
+// takeFormer reads the keys that have another name now.
+func (l *limitsConfig) takeFormer() {
+	take(&l.AddressRate, l.StrangerRate)
+	take(&l.AddressBurst, l.StrangerBurst)
+	take(&l.Unauthenticated, l.Guests)
+}
+
+func take[T any](into, former *T) {
+	if former != nil {
+		*into = *former
+	}
 }
 
 // warnIgnored names the keys that are set and have no effect any more.
@@ -46,7 +64,7 @@ func within(l server.Limits, files uint64, log *slog.Logger) server.Limits {
 	}
 	l.PeerConnections = min(l.PeerConnections, l.Connections)
 	log.Warn("fewer connections than limits in broker.yaml allow: a process may have no more files (LimitNOFILE= of the service)",
-		"files", files, "connections", l.Connections, "not", had.Connections, "guests", l.Unauthenticated, "not_guests", had.Unauthenticated)
+		"files", files, "connections", l.Connections, "connections_configured", had.Connections, "unauthenticated", l.Unauthenticated, "unauthenticated_configured", had.Unauthenticated)
 	return l
 }
 

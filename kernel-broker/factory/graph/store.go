@@ -70,7 +70,7 @@ func (s spot) result() (Result, error) {
 		return Result{}, fmt.Errorf("result in %q: %w", dir, err)
 	}
 	if result.Kind != s.kind || result.Key != s.key || result.Digest == "" {
-		return Result{}, fmt.Errorf("result in %q is not what its place says", dir)
+		return Result{}, fmt.Errorf("result in %q does not match its key", dir)
 	}
 	result.dir = dir
 	return result, nil

@@ -32,9 +32,9 @@ func (c cluster) onTheReturn(node string) (goOn func()) {
 	c.OK(c.Node(node).Pause(c.Ctx))
 	c.completed(id)
 	c.ran("alice", id, "mitgcm", 1)
-	if state := c.NodeState(node)["State"]; !strings.Contains(state, "REBOOT_ISSUED") {
-		c.T.Fatalf("%s is %s while it boots back", node, state)
-	}
+	// The node need not wait for Slurm's own word.
+	c.Wait(limit, "Slurm to wait for the boot", func() bool { return strings.Contains(c.NodeState(node)["State"], "REBOOT_ISSUED") },
+		func() string { return c.NodeLine(node) })
 	return func() {
 		c.T.Helper()
 		c.OK(c.Node(node).Resume(c.Ctx))
