@@ -253,11 +253,11 @@ demo: deps build kernels ## a job gets its kernel on a virtual cluster, from sta
 bench-switch: build kernels ## measure the switch, phase by phase
 	@build/bin/kb-bench switch $(ARGS)
 
-# BENCH is one of catalog/benches: branches, choices, hpc, kernels, models, passes, processors, profiling, versions, writes.
+# BENCH is one of catalog/benches: branches, choices, hpc, kernels, models, passes, processors, profiling, servers, versions, writes.
 BENCH ?= kernels
 
 .PHONY: bench-kernels
-bench-kernels: build $(if $(filter profiling,$(BENCH)),deps-long) ## kernels side by side under all workloads, or another bench of catalog/benches (BENCH=hpc; hours the first time)
+bench-kernels: build $(if $(filter profiling versions,$(BENCH)),deps-long) ## kernels side by side under all workloads, or another bench of catalog/benches (BENCH=hpc; hours the first time)
 	@build/bin/kb-kernels $(BENCH) --out build/bench-$(BENCH) $(ARGS)
 
 # Calls without identity, decision and record, and calls with them, in rounds that take turns.

@@ -278,6 +278,8 @@ esac`)
 	p.write("state/sinfo", "n1 idle\nn2 mix#\nn3 idle~\nn1 idle\n", 0o644)
 	p.edit("verify.yml", "delay: 4", "delay: 0")
 	p.run("all.yml")
+	p.write("state/sinfo", "n1 reboot^\nn2 boot^\nn3 idle~\n", 0o644)
+	p.run("all.yml")
 	p.write("state/sinfo", "n1 idle\nn2 alloc\nn3 idle\n", 0o644)
 	p.fails("with a proven kernel: n3;", "all.yml")
 	p.write("state/sinfo", "n1 idle\nn2 down*\nother unk\n", 0o644)
@@ -374,7 +376,7 @@ func TestUpgradeKeepsStore(t *testing.T) {
 		t.Errorf("the upgrade did %q", got)
 	}
 	p.write("ansible/host_vars/n1.yml", "{ansible_connection: ssh, ansible_host: 127.0.0.1, ansible_port: 1}\n", 0o644)
-	p.fails("n1 failed or is away, so the other nodes keep", "upgrade_nodes.yml", append(backup, "kernel_broker_packages="+p.dir+"/packages")...)
+	p.fails("n1 failed or is away, so the other nodes keep", "upgrade_nodes.yml", append(backup, "kernel_broker_packages="+p.dir+"/packages", "-e", "upgrade_wait=1")...)
 	if got := p.read("state/log"); got != "upgrade n1" {
 		t.Errorf("with a node that is away the upgrade did %q", got)
 	}

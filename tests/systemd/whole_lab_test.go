@@ -110,7 +110,7 @@ func wholeVars(catalog, key string, keys []any) map[string]any {
 		},
 		"slurm_conf": m{
 			"StateSaveLocation": "/srv/slurm", "ReturnToService": 2, "MinJobAge": 86400,
-			"SlurmctldTimeout": 60, "SlurmdTimeout": 1800, "MessageTimeout": 100, "BatchStartTimeout": 600,
+			"SlurmctldTimeout": 180, "SlurmdTimeout": 1800, "MessageTimeout": 100, "BatchStartTimeout": 600,
 			"ResumeTimeout": 1800, "PrologEpilogTimeout": 2400,
 		},
 		"etcd_config": m{"ETCD_HEARTBEAT_INTERVAL": 500, "ETCD_ELECTION_TIMEOUT": 5000},
@@ -184,7 +184,7 @@ printf '[nfsd]\nlease-time=30\ngrace-time=30\n' >/etc/nfs.conf.d/site.conf
 systemctl restart nfs-server
 exportfs -ra
 exportfs | grep -q /srv/site`, s.login)
-	const options = "hard,_netdev,actimeo=1,lookupcache=positive,x-systemd.mount-timeout=15min 0 0"
+	const options = "hard,_netdev,retry=30,actimeo=1,lookupcache=positive,x-systemd.mount-timeout=35min 0 0"
 	together(t, apt+`nfs-common
 mkdir -p /srv/slurm /var/lib/kernel-broker
 cat >>/etc/fstab <<'END'
@@ -343,7 +343,6 @@ func (s *wholeSite) upgrade(t *testing.T) {
 	}
 	list := strings.Join(jobs, ",")
 	s.play(t, "upgrade.yml", to(s.newer)...)
-	s.versions(t, "0.2.0-1")
 	left := s.login.must("squeue -h -j " + list + " -o '%i %T'")
 	t.Logf("jobs that the upgrade left:\n%s", left)
 	if strings.Count(left, "PENDING") == len(jobs) {
@@ -353,6 +352,7 @@ func (s *wholeSite) upgrade(t *testing.T) {
 		s.login.jobEnds(job)
 	}
 	home(s.login, s.nodes...)
+	s.versions(t, "0.2.0-1") // not before: nodes boot for the jobs that are left
 
 	states := s.login.must("squeue -h -t all -j " + list + " -o '%i %T'")
 	if got := strings.Count(states, "COMPLETED"); got != len(jobs) {

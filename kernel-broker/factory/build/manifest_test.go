@@ -64,7 +64,11 @@ func TestFitsWithoutWhatIsExcluded(t *testing.T) {
 	if err := m.Fits(pgo.Unprofiled); err == nil || strings.Contains(err.Error(), "no profile") || !strings.Contains(err.Error(), "ignored the profile") {
 		t.Errorf("a few excluded: %v", err)
 	}
-	m.Profile.Objects = 100
+	m.Flags = []string{"-fno-reorder-functions"}
+	if err := m.Fits(pgo.Unprofiled); err != nil {
+		t.Errorf("cold code is not set apart, as the recipe says: %v", err)
+	}
+	m.Flags, m.Profile.Objects = nil, 100
 	if err := m.Fits(pgo.Unprofiled); err != nil {
 		t.Errorf("many excluded: %v", err)
 	}

@@ -235,6 +235,9 @@ func (m Manifest) Fits(without pgo.Sections) error {
 	if n := len(m.Profile.Excluded); n > maxExclusions && 10*n > m.Profile.Objects {
 		limits.Unlikely = -100 // too little has a profile to show in the whole
 	}
+	if slices.Contains(m.Flags, "-fno-reorder-functions") {
+		limits.Unlikely = -100 // nothing is set apart, by request
+	}
 	return limits.Judge(complaints, without, *m.Sections)
 }
 
