@@ -24,6 +24,8 @@ const BeginParameter = "kernelbroker.begin"
 // Prefixes of the Reason that the product writes on Slurm nodes. They tell an armed return from a drain.
 const (
 	ReasonReturn = "kprof:"
+	// ReasonForJob stands in such a reason before the job.
+	ReasonForJob = " for job "
 	ReasonDrain  = "kernel-broker:"
 )
 

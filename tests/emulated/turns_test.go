@@ -23,9 +23,17 @@ func TestManyWaitForTheirTurn(t *testing.T) {
 		jobs = append(jobs, s.Sbatch("alice", "0", "-N1", "--kernel-profile="+[]string{"mitgcm", "lammps"}[i%2]))
 	}
 	waited := false
+	seen := func() bool {
+		for _, id := range jobs[1:] {
+			if strings.Contains(s.Job(id)["AdminComment"], "waits for its turn") {
+				return true
+			}
+		}
+		return false
+	}
 	for i, id := range jobs {
 		s.Wait(Limit, "job "+id+" to end", func() bool {
-			waited = waited || strings.Contains(s.Job(jobs[len(jobs)-1])["AdminComment"], "waits for its turn")
+			waited = waited || seen()
 			for _, node := range s.Options().nodeNames() {
 				if reason := s.NodeState(node)["Reason"]; strings.HasPrefix(reason, "kernel-broker:") {
 					t.Fatalf("%s is drained: %s", node, reason)

@@ -285,7 +285,7 @@ func (d *decision) label(n *kb.Node, owner *kb.Allocation) {
 }
 
 func armReason(owner *kb.Allocation) string {
-	return fmt.Sprintf("%s %s for job %s", kb.ReasonReturn, owner.Kernel.Ref(), owner.Reference)
+	return fmt.Sprintf("%s %s%s%s", kb.ReasonReturn, owner.Kernel.Ref(), kb.ReasonForJob, owner.Reference)
 }
 
 // saidBefore is what an administrator had said of a node that fails.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -146,6 +147,7 @@ func nodeToProto(v kb.NodeView, whose *uint32) *api.Node {
 	out := convert.NodeToProto(v)
 	if whose != nil && *whose != v.JobUID {
 		out.JobId = 0
+		out.SlurmReason, _, _ = strings.Cut(out.SlurmReason, kb.ReasonForJob)
 	}
 	return out
 }

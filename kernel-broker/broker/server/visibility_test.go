@@ -92,9 +92,12 @@ func (twoUsers) WatchRun(context.Context, uint64) (<-chan controller.Figures, er
 }
 
 func (theirNodes) Nodes() []kb.NodeView {
+	armed := func(node, job string) kb.SlurmNode {
+		return kb.SlurmNode{Name: node, State: "ALLOCATED", Reason: "kprof: mitgcm@1 for job " + job, By: "slurm@2026-11-27T07:14:10"}
+	}
 	return []kb.NodeView{
-		{Node: &kb.Node{Name: "n1", Owner: kb.JobID{Job: 1}}, JobUID: plainUser},
-		{Node: &kb.Node{Name: "n2", Owner: kb.JobID{Job: 2}}, JobUID: other},
+		{Node: &kb.Node{Name: "n1", Owner: kb.JobID{Job: 1}}, JobUID: plainUser, Slurm: armed("n1", "1")},
+		{Node: &kb.Node{Name: "n2", Owner: kb.JobID{Job: 2}}, JobUID: other, Slurm: armed("n2", "2")},
 	}
 }
 
@@ -136,8 +139,12 @@ func seen(t *testing.T, conn *grpc.ClientConn) string {
 		t.Fatal(err)
 	}
 	for _, n := range nodes.GetNodes() {
-		if n.GetJobId() != 0 {
+		_, reason, told := strings.Cut(n.GetSlurmReason(), "for job")
+		if n.GetJobId() != 0 || told {
 			out = append(out, fmt.Sprintf("%s:%d", n.GetName(), n.GetJobId()))
+		}
+		if told && !strings.HasPrefix(reason, fmt.Sprintf(" %d ", n.GetJobId())) {
+			t.Errorf("%s is of job %d and says%s", n.GetName(), n.GetJobId(), reason)
 		}
 	}
 	return strings.Join(out, " ")

@@ -14,6 +14,11 @@ func (r *run) account() error {
 		if n.rebootFrom != "" && n.rebootFrom == r.c.Node(n.name).BootID() {
 			return violated("node %s: an administrator's reboot never took place", n.name)
 		}
+		if n.rebootFrom != "" && n.bootsBefore > 0 && !n.unresumed {
+			if boots := r.c.BootsOf(n.name)[n.bootsBefore:]; !slices.ContainsFunc(boots, func(why string) bool { return why != "kexec" }) {
+				return violated("node %s: an administrator's reboot was %v", n.name, boots)
+			}
+		}
 	}
 	ids := map[string]int{}
 	for _, seen := range r.seen.jobs {

@@ -187,7 +187,15 @@ func (r *run) reboot(pick [4]int) (string, error) {
 	from := r.c.Node(n.name).BootID()
 	ok, told, err := r.ask("root", "scontrol", "reboot", "ASAP", "nextstate=resume", fmt.Sprintf("reason=%s #%d", rebootReason, r.number), n.name)
 	if ok {
-		n.rebootFrom = from
+		boots := len(r.c.BootsOf(n.name))
+		reason := fmt.Sprintf("%s #%d", rebootReason, r.number)
+		if err = r.look(); err != nil {
+			return told, err
+		}
+		n.rebootFrom, n.bootsBefore = from, 0
+		if strings.Contains(r.seen.nodes[n.name]["Reason"], reason) {
+			n.bootsBefore = boots
+		}
 		// The broker, which did not see its own boot go, takes this for a drain under it; so it does where it has not armed yet a
 		// node that boots for a job.
 		n.unresumed = n.unresumed || time.Since(n.disarmed) < lookTime || has(r.seen.nodes[n.name]["State"], "POWERING_UP")

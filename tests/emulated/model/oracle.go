@@ -21,6 +21,8 @@ type job struct {
 	noRequeue, interactive bool
 	// What was done to it.
 	held, suspended, wasSuspended, cancelled, letGo, shrunk bool
+	// suspendedEarly: its node did not run its kernel then.
+	suspendedEarly bool
 	// twice says why its script may run once more, "" if it may not.
 	twice string
 	// orphan says that a node of it was reset soon after its start: Slurm takes no
@@ -52,6 +54,9 @@ type node struct {
 	resets, loadFails, downs int
 	// rebootFrom is the boot that an administrator asked to be replaced, "" if none.
 	rebootFrom string
+	// bootsBefore is how many boots it had when Slurm took that reboot, 0 where Slurm
+	// passed over it: the boot that follows is a reboot, and no kexec.
+	bootsBefore int
 	// unresumed says that slurmctld forgot to resume it after a boot: a reconfigure
 	// loses what is to follow an administrator's reboot; or that the broker may take
 	// that reboot for a drain.

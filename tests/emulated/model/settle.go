@@ -225,10 +225,10 @@ func (r *run) unlaunched(j *job, seen map[string]string) bool {
 }
 
 // neverBegan says whether a job was suspended before Slurm launched it, and so never
-// is. The broker has such a job wait again, if it has a profile and its nodes were
-// not ready yet.
+// is. The broker has such a job wait again if its nodes were not ready yet, and if
+// nothing was killed that would have seen that.
 func (r *run) neverBegan(j *job, seen map[string]string) bool {
-	return j.wasSuspended && r.starts[j.name+"/"+seen["ArrayTaskId"]] == 0
+	return j.wasSuspended && r.starts[j.name+"/"+seen["ArrayTaskId"]] == 0 && (!j.suspendedEarly || r.blows() > 0 || !r.killed.IsZero() || j.tasks > 1)
 }
 
 // registered is when, after a start of slurmctld, all nodes that are up have registered.

@@ -5,6 +5,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -241,9 +242,17 @@ func (r *run) suspend(pick [4]int) (string, error) {
 	j := r.jobNamed(seen["JobName"])
 	if ok {
 		j.suspended, j.wasSuspended = true, true
+		j.suspendedEarly = r.switches(seen, j)
 		r.suspends++
 	}
 	return told, err
+}
+
+// switches reports whether a job with one node waits for the boot into its kernel.
+func (r *run) switches(seen map[string]string, j *job) bool {
+	return j.profile != "" && seen["JobState"] == "CONFIGURING" && slices.ContainsFunc(r.nodes, func(n *node) bool {
+		return n.name == seen["NodeList"] && r.c.Node(n.name).Kernel() != j.release()
+	})
 }
 
 func (r *run) resumeJob(pick [4]int) (string, error) {
