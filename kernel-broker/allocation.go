@@ -3,6 +3,7 @@
 package kernelbroker
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,11 @@ func (id JobID) String() string { return fmt.Sprintf("%d.%d", id.Job, id.Restart
 
 // IsZero reports whether the id names no job.
 func (id JobID) IsZero() bool { return id.Job == 0 }
+
+// Compare orders by job, then by restart.
+func (id JobID) Compare(other JobID) int {
+	return cmp.Or(cmp.Compare(id.Job, other.Job), cmp.Compare(id.Restart, other.Restart))
+}
 
 // Phase is where the switch of one allocation is.
 type Phase string

@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,9 +46,7 @@ func (r *records) loadHolds(ctx context.Context) (map[kb.JobID]plan.Hold, error)
 
 func (r *records) saveHolds(ctx context.Context, held map[kb.JobID]plan.Hold) error {
 	list := []heldJob{}
-	for _, id := range slices.SortedFunc(maps.Keys(held), func(a, b kb.JobID) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Restart, b.Restart))
-	}) {
+	for _, id := range slices.SortedFunc(maps.Keys(held), kb.JobID.Compare) {
 		list = append(list, heldJob{id, held[id]})
 	}
 	value, err := json.Marshal(list)

@@ -35,7 +35,7 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 		d.listen(n, s, agent)
 		d.restoreState(n, s, agent)
 		d.settleBoot(n, s, agent)
-		n.SlurmdHeld = n.SlurmdHeld || (silentBoot(n, agent) || armedBoot(n, agent)) && d.unseen(n, s, agent) ||
+		n.SlurmdHeld = n.SlurmdHeld || (silentBoot(n, agent) || armedBoot(n, agent)) && d.viewPredatesBoot(n, s, agent) ||
 			silentBoot(n, agent) && d.unissued(n, s, agent)
 	}
 	if !agent.Connected {
@@ -53,7 +53,7 @@ func (d *decision) unregistered(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	if s.Foreign() || n.OutOfService != nil {
 		d.listen(n, s, agent)
 	}
-	n.SlurmdHeld = n.OutOfService == nil && silentBoot(n, agent) && d.unseen(n, s, agent)
+	n.SlurmdHeld = n.OutOfService == nil && silentBoot(n, agent) && d.viewPredatesBoot(n, s, agent)
 	d.restoreState(n, s, agent)
 }
 
@@ -66,11 +66,11 @@ func silentBoot(n *kb.Node, agent Agent) bool {
 // also a reset.
 func armedBoot(n *kb.Node, agent Agent) bool { return n.Armed && !agent.Slurmd.Running }
 
-// unseen reports whether the last look at Slurm is older than the node's boot.
+// viewPredatesBoot reports whether the last look at Slurm is older than the node's boot.
 // A drain in between would not be known, and the registration
 // would end that drain: slurmd waits for one more look. The registration after a
 // job's boot ends no drain, and the job waits for it.
-func (d *decision) unseen(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
+func (d *decision) viewPredatesBoot(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
 	return !d.in.Slurm.At.After(agent.Since) && (d.owner(n) == nil || s.RebootIssued())
 }
 
@@ -139,7 +139,7 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		// Nobody said that: the gate brought it about, or the kernel. Of a node that
 		// was just booting its agent tells the former later than Slurm.
 		if n.OutOfService != nil && n.OutOfService.By == s.By {
-			d.unsay(n)
+			d.clearOutOfService(n)
 		}
 		return
 	}
@@ -164,7 +164,7 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		d.act(Action{Kind: DrainNode, Node: n.Name, Text: said.Reason})
 	default:
 		d.note(n, "returned to service", "")
-		d.unsay(n)
+		d.clearOutOfService(n)
 	}
 }
 
@@ -190,15 +190,15 @@ func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
 	return false
 }
 
-func (d *decision) unsay(n *kb.Node) {
+func (d *decision) clearOutOfService(n *kb.Node) {
 	n.OutOfService = nil
 	n.SlurmdHeld = false
 }
 
 // restoredSince reports whether the state was set again, and Slurm polled after that.
 func (d *decision) restoredSince(n *kb.Node) bool {
-	at, told := d.in.Restored[n.Name]
-	return told && d.in.Slurm.At.After(at)
+	at, restored := d.in.Restored[n.Name]
+	return restored && d.in.Slurm.At.After(at)
 }
 
 // restoreState sets again in Slurm what the next registration would end, while no
@@ -237,12 +237,12 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	switch {
 	case !n.OutOfService.Down:
-		d.unsay(n)
+		d.clearOutOfService(n)
 	case !agent.Slurmd.Running || !d.in.Slurm.At.After(agent.Slurmd.At):
 	case !s.Down():
 		d.act(Action{Kind: DownNode, Node: n.Name, Text: n.OutOfService.Reason})
 	case d.in.Slurm.At.Sub(agent.Slurmd.At) >= d.in.Config.RegisterRetry:
-		d.unsay(n)
+		d.clearOutOfService(n)
 	}
 }
 
@@ -288,8 +288,8 @@ func armReason(owner *kb.Allocation) string {
 	return fmt.Sprintf("%s %s%s%s", kb.ReasonReturn, owner.Kernel.Ref(), kb.ReasonForJob, owner.Reference)
 }
 
-// saidBefore is what an administrator had said of a node that fails.
-func saidBefore(n *kb.Node) string {
+// priorReason is what an administrator had said of a node that fails.
+func priorReason(n *kb.Node) string {
 	if n.OutOfService == nil {
 		return ""
 	}

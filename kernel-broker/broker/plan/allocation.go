@@ -41,7 +41,7 @@ func (d *decision) switching(a *kb.Allocation) {
 	}
 	if d.gone(a) {
 		d.end(a, "the job left before its kernel was ready")
-		d.perhapsHeld(a)
+		d.watchPossibleHold(a)
 		return
 	}
 	if _, err := d.in.Catalog.Resolve(a.Kernel.Ref()); err != nil {

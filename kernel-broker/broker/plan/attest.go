@@ -8,12 +8,12 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// verdict is what a boot proves: the kernel it was issued a token for, or stock
+// proofOf is what a boot proves: the kernel it was issued a token for, or stock
 // when firmware booted it without one.
-func verdict(catalog Catalog, node *kb.Node, boot kb.Boot) (kb.Proof, string) {
+func proofOf(catalog Catalog, node *kb.Node, boot kb.Boot) (kb.Proof, string) {
 	proof := kb.Proof{BootID: boot.BootID, BuildID: boot.BuildID, Release: boot.Release}
 	if boot.Token == "" {
-		return firmwareVerdict(catalog, proof)
+		return firmwareProof(catalog, proof)
 	}
 	for i := range node.Issued {
 		issued := &node.Issued[i]
@@ -36,9 +36,9 @@ func verdict(catalog Catalog, node *kb.Node, boot kb.Boot) (kb.Proof, string) {
 	return kb.Proof{}, "its token was not issued by this broker"
 }
 
-// firmwareVerdict holds a boot without a token for stock: it is the node's
+// firmwareProof holds a boot without a token for stock: it is the node's
 // default. Only a kernel known to be another profile's is not.
-func firmwareVerdict(catalog Catalog, proof kb.Proof) (kb.Proof, string) {
+func firmwareProof(catalog Catalog, proof kb.Proof) (kb.Proof, string) {
 	refs := catalog.ByBuildID(proof.BuildID)
 	for _, ref := range refs {
 		if ref.IsStock() {
@@ -67,7 +67,7 @@ func (d *decision) attest(n *kb.Node, agent Agent) {
 		n.Hardware = hardware(n, agent, n.Running)
 		return
 	}
-	proof, problem := verdict(d.in.Catalog, n, boot)
+	proof, problem := proofOf(d.in.Catalog, n, boot)
 	n.Boot, n.Running = boot, proof
 	n.Hardware = hardware(n, agent, proof)
 	for i := range n.Issued {

@@ -16,10 +16,10 @@ func TestVerdict(t *testing.T) {
 		{Token: "modules", Ref: mit, BuildID: "mitgcm-3", Modules: "sha256:aa"},
 	}}
 	for _, c := range []struct {
-		name  string
-		boot  kb.Boot
-		ref   kb.Ref
-		doubt string
+		name    string
+		boot    kb.Boot
+		ref     kb.Ref
+		problem string
 	}{
 		{"a fresh token with its kernel", kb.Boot{BootID: "boot-2", BuildID: "mitgcm-3", Token: "fresh"}, mit, ""},
 		{"the boot that used the token, again", kb.Boot{BootID: "boot-1", BuildID: "mitgcm-3", Token: "used"}, mit, ""},
@@ -38,12 +38,12 @@ func TestVerdict(t *testing.T) {
 		{"a profile's kernel without a token", kb.Boot{BootID: "boot-2", BuildID: "mitgcm-3"}, kb.Ref{}, `kernel of profile "mitgcm@3" runs without a token`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			proof, doubt := verdict(&fakeCatalog{}, node, c.boot)
-			if proof.Ref != c.ref || doubt != c.doubt {
-				t.Errorf("verdict = %v, %q; want %v, %q", proof.Ref, doubt, c.ref, c.doubt)
+			proof, problem := proofOf(&fakeCatalog{}, node, c.boot)
+			if proof.Ref != c.ref || problem != c.problem {
+				t.Errorf("proofOf = %v, %q; want %v, %q", proof.Ref, problem, c.ref, c.problem)
 			}
-			if (doubt == "") != (proof.BootID == c.boot.BootID) {
-				t.Errorf("proof of boot %q with doubt %q", proof.BootID, doubt)
+			if (problem == "") != (proof.BootID == c.boot.BootID) {
+				t.Errorf("proof of boot %q with problem %q", proof.BootID, problem)
 			}
 		})
 	}

@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -48,7 +47,7 @@ func Decide(in Input) Output {
 		d.allocs[id] = a.Clone()
 	}
 	d.order = slices.Sorted(maps.Keys(d.nodes))
-	ids := slices.SortedFunc(maps.Keys(d.allocs), compareJobs)
+	ids := slices.SortedFunc(maps.Keys(d.allocs), kb.JobID.Compare)
 
 	for _, id := range ids {
 		d.shrink(d.allocs[id])
@@ -74,10 +73,6 @@ func Decide(in Input) Output {
 	d.reservations()
 	d.collect(ids)
 	return d.out
-}
-
-func compareJobs(a, b kb.JobID) int {
-	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Restart, b.Restart))
 }
 
 // assignOwners finds who holds each node. The newest allocation wins, should

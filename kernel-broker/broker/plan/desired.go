@@ -29,7 +29,7 @@ func (d *decision) desired(n *kb.Node, agent Agent) {
 		d.desire(n, owner.Kernel.Ref())
 		d.arm(n, owner)
 	case owner != nil:
-		d.guard(n, owner)
+		d.watchJobKernel(n, owner)
 		if n.Runs(owner.Kernel.Ref()) && n.KeptFor == "" {
 			d.arm(n, owner) // also after somebody cancelled it
 			d.label(n, owner)
@@ -39,7 +39,7 @@ func (d *decision) desired(n *kb.Node, agent Agent) {
 		return
 	default:
 		d.release(n)
-		d.remind(n)
+		d.drainForgottenBoot(n)
 		d.heal(n, agent)
 	}
 	if n.Lost.IsZero() {
@@ -91,7 +91,7 @@ func (d *decision) desire(n *kb.Node, ref kb.Ref) {
 func (d *decision) release(n *kb.Node) {
 	s, known := d.slurmNode(n.Name)
 	if n.KeptFor != "" {
-		why := d.forsaken(n)
+		why := d.whyKeptJobFails(n)
 		if why == "" && d.in.Now.Before(n.KeptUntil) && !s.RebootIssued() {
 			return
 		}

@@ -67,10 +67,10 @@ func keptByMistake(s kb.SlurmNode) bool {
 	return (ours || unsaid) && s.Free() && (s.BootForgotten() || !s.RebootAsked() && !s.Waiting())
 }
 
-// remind drains a free node whose boot for a job Slurm has forgotten. Only a node
+// drainForgottenBoot drains a free node whose boot for a job Slurm has forgotten. Only a node
 // that is drained can be resumed, which ends that wait; with it the node would be
 // taken down under a later job, and its return could not be armed.
-func (d *decision) remind(n *kb.Node) {
+func (d *decision) drainForgottenBoot(n *kb.Node) {
 	if s, known := d.slurmNode(n.Name); known && s.Free() && s.BootForgotten() && !s.Drained() && n.Failure == nil {
 		d.act(Action{Kind: DrainNode, Node: n.Name, Text: kb.ReasonReturn + " a boot that Slurm forgot"})
 	}

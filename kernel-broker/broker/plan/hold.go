@@ -24,9 +24,9 @@ type Hold struct {
 	Perhaps bool `json:"perhaps,omitempty"`
 }
 
-// perhapsHeld looks after a job that left in a switch, whose prolog may run for some moments: scontrol requeuehold is a
+// watchPossibleHold looks after a job that left in a switch, whose prolog may run for some moments: scontrol requeuehold is a
 // user's hold, whoever says it.
-func (d *decision) perhapsHeld(a *kb.Allocation) {
+func (d *decision) watchPossibleHold(a *kb.Allocation) {
 	if _, held := d.in.Held[a.ID]; !held {
 		d.out.Held[a.ID] = Hold{Since: d.in.Slurm.At, Perhaps: true}
 	}
@@ -45,7 +45,7 @@ func (d *decision) holds() {
 			queue[j.ID] = j
 		}
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(d.in.Held), compareJobs) {
+	for _, id := range slices.SortedFunc(maps.Keys(d.in.Held), kb.JobID.Compare) {
 		h := d.in.Held[id]
 		j, again := queue[id.Job]
 		again = again && j.Restart > id.Restart

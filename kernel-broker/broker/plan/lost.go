@@ -45,12 +45,12 @@ func lostText(a *kb.Allocation) string {
 	return strings.Join(list, "; ")
 }
 
-// guard watches a node whose job may run. One that lost the job's kernel is not
+// watchJobKernel watches a node whose job may run. One that lost the job's kernel is not
 // switched again under the job and takes no step of it: what is wanted stays the
 // job's kernel, so slurmd stays away. To Slurm, which with ReturnToService=2
 // would let such a node go on, it is down, as after any crash. The return is
 // armed: once the job is off it, the node comes back by itself.
-func (d *decision) guard(n *kb.Node, owner *kb.Allocation) {
+func (d *decision) watchJobKernel(n *kb.Node, owner *kb.Allocation) {
 	if owner.Lost[n.Name] == "" {
 		return
 	}
@@ -70,7 +70,7 @@ func (d *decision) guard(n *kb.Node, owner *kb.Allocation) {
 	}
 	// The reference keeps it behind the job's comment: what is down ends the job.
 	d.act(Action{Kind: DownNode, Node: n.Name, Job: owner.ID, Reference: job.Reference,
-		Text: fmt.Sprintf("%s%s under job %s: %s%s", reasonLost, owner.Kernel.Ref(), owner.Reference, owner.Lost[n.Name], saidBefore(n))})
+		Text: fmt.Sprintf("%s%s under job %s: %s%s", reasonLost, owner.Kernel.Ref(), owner.Reference, owner.Lost[n.Name], priorReason(n))})
 }
 
 // left reports whether a job goes on without a node that lost its kernel.

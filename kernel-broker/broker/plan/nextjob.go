@@ -124,9 +124,9 @@ func (d *decision) enough(demand *kb.SlurmDemand, nodes []string) bool {
 	return demand.AllCPUs <= cpus
 }
 
-// forsaken says why the job that a node is kept for does not come, or cannot be
+// whyKeptJobFails says why the job that a node is kept for does not come, or cannot be
 // given it alone; nothing while it may.
-func (d *decision) forsaken(n *kb.Node) string {
+func (d *decision) whyKeptJobFails(n *kb.Node) string {
 	if n.OutOfService != nil {
 		return "it is taken out of service"
 	}

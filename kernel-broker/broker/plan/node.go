@@ -257,6 +257,6 @@ func (d *decision) recover(n *kb.Node) {
 		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
 	default:
 		d.act(Action{Kind: DrainNode, Node: n.Name,
-			Text: fmt.Sprintf("%s %s: %s%s", kb.ReasonDrain, n.Failure.Ref, n.Failure.Cause, saidBefore(n))})
+			Text: fmt.Sprintf("%s %s: %s%s", kb.ReasonDrain, n.Failure.Ref, n.Failure.Cause, priorReason(n))})
 	}
 }

@@ -19,7 +19,7 @@ func (d *decision) noRegistration(a *kb.Allocation) bool {
 		if n == nil || n.Owner != a.ID || n.Failure != nil || !n.Steady() || !n.Runs(a.Kernel.Ref()) {
 			continue
 		}
-		cause := d.unheard(a, n)
+		cause := d.missingRegistration(a, n)
 		if cause == "" {
 			continue
 		}
@@ -33,8 +33,8 @@ func (d *decision) noRegistration(a *kb.Allocation) bool {
 	return false
 }
 
-// unheard is what Slurm misses of a node's slurmd; empty if it may still come.
-func (d *decision) unheard(a *kb.Allocation, n *kb.Node) string {
+// missingRegistration is what Slurm misses of a node's slurmd; empty if it may still come.
+func (d *decision) missingRegistration(a *kb.Allocation, n *kb.Node) string {
 	s, known := d.slurmNode(n.Name)
 	agent := d.in.Agents[n.Name]
 	if !known || !agent.Connected {
