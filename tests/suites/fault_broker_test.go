@@ -34,8 +34,8 @@ func TestFaultBroker(t *testing.T) {
 		id := f.ask("alice", "mitgcm", 0, "-N2")
 		at = f.crashBroker(at, `"node changed" .*to=loading desired=mitgcm`)
 		at = f.crashBroker(at, `"allocation changed" .*to=ready`)
-		at = f.crashBroker(at, `"node changed" .*to=loading want=stock`)
-		f.crashBroker(at, `"node changed" .*to=booting want=stock`)
+		at = f.crashBroker(at, `"node changed" .*to=loading desired=stock`)
+		f.crashBroker(at, `"node changed" .*to=booting desired=stock`)
 		f.completed("alice", id, 2)
 	})
 	f.on("away-while-the-nodes-boot", func(f *faults) {

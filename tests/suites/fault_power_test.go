@@ -20,7 +20,7 @@ func TestFaultPower(t *testing.T) {
 	f.on("lost-and-back-in-the-boot", func(f *faults) {
 		at := f.logSize()
 		id := f.ask("alice", "flaky", 0, "-N2")
-		f.logged(at, `node=n1 .*to=booting want=flaky`)
+		f.logged(at, `node=n1 .*to=booting desired=flaky`)
 		f.powerCycle(f.Node(1))
 		f.completed("alice", id, 2)
 	})
@@ -55,7 +55,7 @@ func lostAndSilent(f *faults) {
 	at := f.logSize()
 	lost := f.ask("alice", "gone", 0, "-N1", "--nodelist=n1")
 	silent := f.ask("bob", "mitgcm", 0, "-N1", "--nodelist=n2")
-	f.logged(at, `node=n1 .*to=booting want=gone`)
+	f.logged(at, `node=n1 .*to=booting desired=gone`)
 	f.ok(f.Node(1).PowerOff(f.ctx))
 	f.drained("n1", "gone@1", "no sign of life")
 	f.drained("n2", "mitgcm@1")

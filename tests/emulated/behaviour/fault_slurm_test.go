@@ -21,7 +21,7 @@ func TestFaultSlurm(t *testing.T) {
 	f := startFaults(t, nil)
 	f.on("agent-killed", agentKilled)
 	f.on("slurmctld-restarted-while-nodes-load", func(f *faults) {
-		slurmctldRestarted(f, syscall.SIGTERM, `node=n2 .*to=loading want=mitgcm`)
+		slurmctldRestarted(f, syscall.SIGTERM, `node=n2 .*to=loading desired=mitgcm`)
 	})
 	f.on("slurmctld-restarted-and-nodes-answer-before-they-boot", func(f *faults) {
 		f.freeze()
@@ -36,13 +36,13 @@ func TestFaultSlurm(t *testing.T) {
 		f.completed("bob", id, 2)
 	})
 	f.on("slurmctld-killed-while-nodes-boot", func(f *faults) {
-		slurmctldRestarted(f, syscall.SIGKILL, `node=n2 .*to=booting want=mitgcm`)
+		slurmctldRestarted(f, syscall.SIGKILL, `node=n2 .*to=booting desired=mitgcm`)
 	})
 	f.on("prolog-killed-on-stock", prologKilledOnStock)
 	f.on("prolog-killed-while-nodes-boot", func(f *faults) {
 		at := f.logSize()
 		id := f.ask("alice", "mitgcm", 0, "-N2")
-		f.logged(at, `node=n1 .*to=booting want=mitgcm`)
+		f.logged(at, `node=n1 .*to=booting desired=mitgcm`)
 		f.killProlog()
 		f.completed("alice", id, 2)
 	})
@@ -60,7 +60,7 @@ func TestFaultSlurm(t *testing.T) {
 	f.on("cancelled-in-the-boot", func(f *faults) {
 		at := f.logSize()
 		id := f.ask("alice", "mitgcm", 0, "-N2")
-		f.logged(at, `node=n1 .*to=booting want=mitgcm`)
+		f.logged(at, `node=n1 .*to=booting desired=mitgcm`)
 		f.must("alice", "scancel", id)
 		f.waitJob(id, "CANCELLED")
 		f.never("alice", id)
@@ -73,7 +73,7 @@ func TestFaultSlurm(t *testing.T) {
 func agentKilled(f *faults) {
 	at := f.logSize()
 	id := f.askHeld("alice", "mitgcm", "-N2")
-	f.logged(at, `node=n1 .*to=loading want=mitgcm`)
+	f.logged(at, `node=n1 .*to=loading desired=mitgcm`)
 	f.killAgents(f.Node("n1"))
 	f.wait(switchLimit, "mitgcm's kernel on n2", func() bool { return f.Node("n2").Kernel() == f.kernels["mitgcm"].release })
 	f.wait(switchLimit, "n2's agent", func() bool {
@@ -86,7 +86,7 @@ func agentKilled(f *faults) {
 		f.wait(switchLimit, n.Name()+"'s agent to be killed", func() bool { return n.KillAgent(f.ctx) == nil })
 	}
 	f.letGo("alice", id)
-	f.logged(at, `node=n2 .*to=loading want=stock`)
+	f.logged(at, `node=n2 .*to=loading desired=stock`)
 	f.killAgents(f.Node("n2"))
 	f.completed("alice", id, 2)
 }
