@@ -204,7 +204,7 @@ func (s *story) follow() []string {
 	for range 10 {
 		s.now = s.now.Add(10 * time.Millisecond)
 		out := s.decide()
-		for _, a := range slices.SortedFunc(maps.Values(s.all()), func(a, b *kb.Allocation) int { return kb.JobID.Compare(a.ID, b.ID) }) {
+		for _, a := range slices.SortedFunc(maps.Values(s.all()), func(a, b *kb.Allocation) int { return a.ID.Compare(b.ID) }) {
 			for _, e := range a.Timeline[min(s.events[a.ID], len(a.Timeline)):] {
 				said = append(said, strings.TrimSpace(fmt.Sprintf("job %d: %s %s %s", a.ID.Job, e.Node, e.Event, e.Detail)))
 			}

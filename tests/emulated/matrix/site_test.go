@@ -21,17 +21,25 @@ func TestFailingNode(t *testing.T) {
 		c.completed(id)
 		c.ran("alice", id, "mitgcm", 1)
 		c.givenUp("n1", "FAIL")
-	}}, row{"in the switch", func(c cluster) {
-		id, goOn := c.inSwitch("n1")
-		c.Must("root", "scontrol", "update", "nodename=n1", "state=fail", "reason=bad DIMM")
-		goOn()
-		c.Wait(limit, "the job to end or to wait", func() bool {
-			state := c.Job(id)["JobState"]
-			return state == "COMPLETED" || state == "PENDING"
-		}, func() string { return c.State(id) })
-		c.Try("alice", "scancel", id)
-		c.givenUp("n1", "FAIL")
-	}})
+	}}, row{"in the switch", func(c cluster) { c.setInTheSwitch("fail", "FAIL") }})
+}
+
+// setInTheSwitch has an administrator set a node's state while it boots for a job, and checks that the node is out of service
+// in the state that is seen of it. The job runs on its kernel, or waits.
+func (c cluster) setInTheSwitch(state, seen string) {
+	c.T.Helper()
+	id, goOn := c.inSwitch("n1")
+	c.Must("root", "scontrol", "update", "nodename=n1", "state="+state, "reason=bad DIMM")
+	goOn()
+	c.Wait(limit, "the job to end or to wait", func() bool {
+		state := c.Job(id)["JobState"]
+		return state == "COMPLETED" || state == "PENDING"
+	}, func() string { return c.State(id) })
+	c.Try("alice", "scancel", id)
+	c.givenUp("n1", seen)
+	for _, r := range c.Records("alice", id) {
+		c.CheckRecord(r, emulated.KernelNamed("mitgcm"), "mitgcm")
+	}
 }
 
 // givenUp checks that a node is on stock, in the administrator's state and with the reason, that it takes no job, and

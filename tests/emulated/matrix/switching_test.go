@@ -168,17 +168,4 @@ func suspendInSwitch(c cluster) {
 }
 
 // Slurm itself sets a node down for a boot that it issues: what an administrator says meanwhile remains as a drain.
-func downInSwitch(c cluster) {
-	id, goOn := c.inSwitch("n1")
-	c.Must("root", "scontrol", "update", "nodename=n1", "state=down", "reason=bad DIMM")
-	goOn()
-	c.Wait(limit, "the job to end or to wait", func() bool {
-		state := c.Job(id)["JobState"]
-		return state == "COMPLETED" || state == "PENDING"
-	}, func() string { return c.State(id) })
-	c.Try("alice", "scancel", id)
-	c.givenUp("n1", "D")
-	for _, r := range c.Records("alice", id) {
-		c.CheckRecord(r, emulated.KernelNamed("mitgcm"), "mitgcm")
-	}
-}
+func downInSwitch(c cluster) { c.setInTheSwitch("down", "DRAIN") }

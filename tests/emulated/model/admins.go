@@ -185,10 +185,10 @@ func (r *run) reboot(pick [4]int) (string, error) {
 		return "", nil
 	}
 	from := r.c.Node(n.name).BootID()
-	ok, told, err := r.ask("root", "scontrol", "reboot", "ASAP", "nextstate=resume", fmt.Sprintf("reason=%s #%d", rebootReason, r.number), n.name)
+	reason := fmt.Sprintf("%s #%d", rebootReason, r.number)
+	ok, told, err := r.ask("root", "scontrol", "reboot", "ASAP", "nextstate=resume", "reason="+reason, n.name)
 	if ok {
 		boots := len(r.c.BootsOf(n.name))
-		reason := fmt.Sprintf("%s #%d", rebootReason, r.number)
 		if err = r.look(); err != nil {
 			return told, err
 		}
