@@ -28,6 +28,8 @@ type DesiredState struct {
 	NoBootAwaited bool
 	// BootKnown: Slurm is not to be told of this boot, not even by the first slurmd.
 	BootKnown bool
+	// LoadOnly: the kernel is to be loaded, and not yet booted.
+	LoadOnly bool
 	// Reboot: the machine is to reboot by its firmware.
 	Reboot bool
 }

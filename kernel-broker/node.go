@@ -199,6 +199,8 @@ type Pending struct {
 	ResetAt    time.Time `json:"reset_at,omitzero"`
 	// Way is how the node boots; empty for a kexec.
 	Way Way `json:"way,omitempty"`
+	// LoadOnly: the node loads the kernel, and waits with its boot until Slurm was seen to wait for it.
+	LoadOnly bool `json:"load_only,omitzero"`
 	// From is the kernel that ran when the boot was requested.
 	From Ref `json:"from,omitzero"`
 	// When it was requested, loaded and executed, as far as that was seen.

@@ -124,7 +124,7 @@ func TestWatch(t *testing.T) {
 func TestHealthReportsProblems(t *testing.T) {
 	f := newFixture(t)
 	f.components[1] = server.Component{Name: "slurm", Detail: "slurmctld does not answer"}
-	if out := f.must(1, "the broker is not well", "health"); !strings.Contains(out, "slurm      ILL    slurmctld does not answer") {
+	if out := f.must(1, "the broker is not healthy", "health"); !strings.Contains(out, "slurm      UNHEALTHY  slurmctld does not answer") {
 		t.Errorf("health: %s", out)
 	}
 }

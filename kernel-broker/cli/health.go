@@ -23,13 +23,13 @@ func (a *app) health(ctx context.Context, _ []string) error {
 	}
 	err = a.show(response, func(p *page) {
 		p.row("COMPONENT", "STATE", "DETAIL")
-		p.row("broker", either(response.GetHealthy(), "well", "ILL"), response.GetVersion())
+		p.row("broker", either(response.GetHealthy(), "healthy", "UNHEALTHY"), response.GetVersion())
 		for _, c := range response.GetComponents() {
-			p.row(c.GetName(), either(c.GetHealthy(), "well", "ILL"), c.GetDetail())
+			p.row(c.GetName(), either(c.GetHealthy(), "healthy", "UNHEALTHY"), c.GetDetail())
 		}
 	})
 	if err == nil && !response.GetHealthy() {
-		err = errUnwell
+		err = errUnhealthy
 	}
 	return err
 }

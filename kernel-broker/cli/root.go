@@ -210,8 +210,8 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// errUnwell ends a command that has printed everything already.
-var errUnwell = errors.New("the broker is not well")
+// errUnhealthy ends a command that has printed everything already.
+var errUnhealthy = errors.New("the broker is not healthy")
 
 // explain returns the exit code and the message for the user.
 func (a *app) explain(err error) (int, string) {

@@ -181,6 +181,8 @@ func (d *decision) boot() (Action, bool) {
 		action.Kind = Fetch
 	case stage == kb.ProgressLoading:
 		action.Kind = Load
+	case d.desired.LoadOnly:
+		return d.pause()
 	case d.o.Slurmd.Running:
 		action.Kind, action.Reason = StopSlurmd, "the node boots another kernel"
 	case stage == kb.ProgressLoaded || d.o.Switch.Generation != d.desired.Generation:

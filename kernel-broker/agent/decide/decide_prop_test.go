@@ -17,6 +17,7 @@ func anyDesired(t *rapid.T, generation uint64, now time.Time) kb.DesiredState {
 		Generation:    generation,
 		Attested:      rapid.Bool().Draw(t, "attested"),
 		SlurmdAllowed: rapid.Bool().Draw(t, "allowed"),
+		LoadOnly:      rapid.Bool().Draw(t, "load only"),
 		SlurmdStart:   rapid.Uint64Range(0, 3).Draw(t, "start"),
 	}
 	if rapid.Bool().Draw(t, "job") {
@@ -102,7 +103,7 @@ func TestGetsThere(t *testing.T) {
 			_, err := (&decision{desired: &desired, o: w.o}).refusal(target)
 			switching = err == nil
 		}
-		boots := false
+		stays, boots := switching && desired.LoadOnly, false
 		var last Action
 		for range 20 {
 			w.now = w.now.Add(10 * time.Second) // past every hold and not-before
@@ -112,12 +113,17 @@ func TestGetsThere(t *testing.T) {
 			}
 		}
 		switch {
-		case switching != boots:
-			t.Fatalf("boots %v, should %v\n%s", boots, switching, lines(w.trace))
+		case boots != (switching && !stays):
+			t.Fatalf("boots %v, is to switch %v, to stay %v\n%s", boots, switching, stays, lines(w.trace))
 		case boots:
 			return
 		case last.Kind != Wait:
 			t.Fatalf("never rests\n%s", lines(w.trace))
+		case stays:
+			if w.holds == nil || !w.holds.Same(target) {
+				t.Fatalf("%+v is loaded, should %+v\n%s", w.holds, target, lines(w.trace))
+			}
+			return
 		}
 		may := desired.SlurmdAllowed && (desired.Attested || w.o.Boot.Token == "")
 		died := w.o.Slurmd.Mark == Started && w.o.Slurmd.Start >= desired.SlurmdStart

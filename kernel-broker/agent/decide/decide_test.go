@@ -79,6 +79,11 @@ func TestNext(t *testing.T) {
 			q.at(kb.ProgressLoaded, 0)
 			q.o.Slurmd.Running = false
 		}, Announce, ""},
+		{"loaded, and not yet to be booted", func(q *question) {
+			q.wants(fast, token(1))
+			q.at(kb.ProgressLoaded, 0)
+			q.desired.LoadOnly = true
+		}, Wait, ""},
 		{"announced", func(q *question) {
 			q.wants(fast, token(1))
 			q.at(kb.ProgressBooting, 5)

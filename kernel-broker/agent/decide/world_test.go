@@ -158,6 +158,8 @@ func (w *world) rules(a Action) {
 		switch {
 		case w.desired == nil || w.desired.Kernel == nil || !w.o.Fresh:
 			fail("boots without a desired state that stands")
+		case w.desired.LoadOnly:
+			fail("boots what it is only to load")
 		case w.holds == nil || !w.holds.Same(Target{Kernel: *w.desired.Kernel, Token: w.desired.Token}):
 			fail("boots what is not loaded: %+v", w.holds)
 		case w.o.Slurmd.Running:

@@ -242,7 +242,7 @@ func TestDesiredRoundTrip(t *testing.T) {
 			Generation: number.Draw(t, "generation"), Token: rapid.String().Draw(t, "token"), Attested: flag.Draw(t, "attested"),
 			Running: kb.Ref{Profile: rapid.String().Draw(t, "profile"), Version: rapid.Uint32().Draw(t, "version")},
 			Jobs:    []uint32{7}, Lost: []uint32{8}, SlurmdAllowed: flag.Draw(t, "allowed"), SlurmdStart: number.Draw(t, "start"),
-			NoBootAwaited: flag.Draw(t, "no boot"), BootKnown: flag.Draw(t, "known"), Reboot: flag.Draw(t, "reboot"),
+			NoBootAwaited: flag.Draw(t, "no boot"), BootKnown: flag.Draw(t, "known"), LoadOnly: flag.Draw(t, "load only"), Reboot: flag.Draw(t, "reboot"),
 			Envelope: []byte("e"),
 		}
 		if flag.Draw(t, "waits") {

@@ -57,7 +57,7 @@ func DesiredToProto(d *kb.DesiredState) *api.ConnectResponse {
 		Generation: d.Generation, Token: d.Token, Envelope: d.Envelope, Attested: d.Attested,
 		RunningProfile: d.Running.Profile, RunningVersion: d.Running.Version, Jobs: d.Jobs,
 		SlurmdAllowed: d.SlurmdAllowed, SlurmdStart: d.SlurmdStart, SlurmdNotBefore: TimeToProto(d.SlurmdNotBefore),
-		NoBootAwaited: d.NoBootAwaited, LostJobs: d.Lost, BootKnown: d.BootKnown, Reboot: d.Reboot,
+		NoBootAwaited: d.NoBootAwaited, LostJobs: d.Lost, BootKnown: d.BootKnown, LoadOnly: d.LoadOnly, Reboot: d.Reboot,
 	}
 	if d.SlurmdWait > 0 {
 		out.SlurmdWait = durationpb.New(d.SlurmdWait)
@@ -75,7 +75,7 @@ func DesiredFromProto(d *api.Desired, now time.Time) kb.DesiredState {
 		Generation: d.GetGeneration(), Token: d.GetToken(), Envelope: d.GetEnvelope(), Attested: d.GetAttested(),
 		Running: kb.Ref{Profile: d.GetRunningProfile(), Version: d.GetRunningVersion()}, Jobs: d.GetJobs(), Lost: d.GetLostJobs(),
 		SlurmdAllowed: d.GetSlurmdAllowed(), SlurmdStart: d.GetSlurmdStart(), SlurmdNotBefore: TimeFromProto(d.GetSlurmdNotBefore()),
-		NoBootAwaited: d.GetNoBootAwaited(), BootKnown: d.GetBootKnown(), Reboot: d.GetReboot(),
+		NoBootAwaited: d.GetNoBootAwaited(), BootKnown: d.GetBootKnown(), LoadOnly: d.GetLoadOnly(), Reboot: d.GetReboot(),
 	}
 	if d.GetSlurmdWait() != nil { // not of an older broker
 		out.SlurmdWait = d.GetSlurmdWait().AsDuration()

@@ -1398,8 +1398,11 @@ type Desired struct {
 	Reboot bool `protobuf:"varint,14,opt,name=reboot,proto3" json:"reboot,omitempty"`
 	// The broker answers heartbeats that have a number.
 	AnswersHeartbeats bool `protobuf:"varint,15,opt,name=answers_heartbeats,json=answersHeartbeats,proto3" json:"answers_heartbeats,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Fetch and load the kernel, and leave the running one only when a later
+	// generation comes without this.
+	LoadOnly      bool `protobuf:"varint,16,opt,name=load_only,json=loadOnly,proto3" json:"load_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Desired) Reset() {
@@ -1547,6 +1550,13 @@ func (x *Desired) GetReboot() bool {
 func (x *Desired) GetAnswersHeartbeats() bool {
 	if x != nil {
 		return x.AnswersHeartbeats
+	}
+	return false
+}
+
+func (x *Desired) GetLoadOnly() bool {
+	if x != nil {
+		return x.LoadOnly
 	}
 	return false
 }
@@ -2071,7 +2081,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"collectors\x12\x14\n" +
 	"\x05ended\x18\x05 \x01(\bR\x05ended\x12\x18\n" +
 	"\awatched\x18\x06 \x01(\bR\awatched\x12\x10\n" +
-	"\x03uid\x18\a \x01(\rR\x03uid\"\x8b\x05\n" +
+	"\x03uid\x18\a \x01(\rR\x03uid\"\xa8\x05\n" +
 	"\aDesired\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -2094,7 +2104,8 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"boot_known\x18\r \x01(\bR\tbootKnown\x12\x16\n" +
 	"\x06reboot\x18\x0e \x01(\bR\x06reboot\x12-\n" +
-	"\x12answers_heartbeats\x18\x0f \x01(\bR\x11answersHeartbeats\";\n" +
+	"\x12answers_heartbeats\x18\x0f \x01(\bR\x11answersHeartbeats\x12\x1b\n" +
+	"\tload_only\x18\x10 \x01(\bR\bloadOnly\";\n" +
 	"\x0fJobEndingAnswer\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\bR\x04kept\"\xd0\x05\n" +

@@ -28,7 +28,7 @@ func desired(n *kb.Node, bootID string, now time.Time) kb.DesiredState {
 	// The desired state stays while the node boots: an agent that is still there goes
 	// through with it, one on the new kernel finds its token.
 	if p := n.Pending; p != nil && p.Way == "" {
-		d.Kernel, d.Token = &p.Kernel, p.Token
+		d.Kernel, d.Token, d.LoadOnly = &p.Kernel, p.Token, p.LoadOnly
 	} else if p != nil && p.Progress == kb.ProgressBooting && p.PrevBootID == bootID {
 		d.Reboot = true
 	}

@@ -147,7 +147,7 @@ func (d *decision) collect(ids []kb.JobID) {
 func agentView(n *kb.Node) string {
 	token := ""
 	if n.Pending != nil {
-		token = n.Pending.Token
+		token = fmt.Sprint(n.Pending.Token, n.Pending.LoadOnly)
 	}
 	reboot := n.Reboot != nil && n.Reboot.Due
 	return fmt.Sprint(token, n.Steady(), n.Running, n.Owner, n.Lost, n.Left, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.KnownBoot, reboot)

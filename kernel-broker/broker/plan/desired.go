@@ -45,6 +45,7 @@ func (d *decision) desired(n *kb.Node, agent Agent) {
 	if n.Lost.IsZero() {
 		d.boot(n, agent, owner)
 	}
+	d.loadOnly(n, owner)
 	d.register(n, agent)
 }
 
@@ -222,6 +223,18 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	n.Issue(token, kernel)
 	n.Pending = &kb.Pending{Kernel: kernel, Token: token, PrevBootID: n.Boot.BootID,
 		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref}
+}
+
+// unseenLimit is for how long a boot waits for Slurm to be seen. A slurmctld that does not answer holds up no switch: the
+// job waits for its answer later.
+const unseenLimit = 5 * time.Second
+
+// loadOnly lets a node load the kernel of its job, and not boot it before Slurm was seen since the job got the node. An
+// answer of slurmd that was on its way may have ended Slurm's wait for the boot, which would then be a crash to Slurm.
+func (d *decision) loadOnly(n *kb.Node, owner *kb.Allocation) {
+	if p := n.Pending; p != nil && p.Progress == kb.ProgressLoading {
+		p.LoadOnly = owner != nil && owner.Switching() && !d.in.Slurm.At.After(owner.Created) && d.age(p.Begun) < unseenLimit
+	}
 }
 
 // noReturn is why a node that leaves stock for a kernel could not boot stock again by kexec; empty if nothing says so, or a

@@ -98,6 +98,8 @@ type world struct {
 	inLine   map[kb.JobID]bool
 	// plain are nodes that Slurm boots for a job that asked for no kernel.
 	plain map[string]bool
+	// unanswered: slurmctld does not answer, and its last answer gets old.
+	unanswered bool
 	// unheard are nodes whose agents say nothing of what they are told.
 	unheard map[string]bool
 }
@@ -112,7 +114,9 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) input() Input {
-	w.slurm.At = w.now
+	if !w.unanswered {
+		w.slurm.At = w.now
+	}
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
 		Catalog: w.catalog, LastComments: w.told, Held: w.held, Queued: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, Restored: w.restored, PlainBoots: w.plain, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}

@@ -216,10 +216,10 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 			return []server.Component{
 				component("store", func() (string, error) { return kept.Health(ctx) }),
 				component("slurm", func() (string, error) { return ctl.SlurmHealth(ctx) }),
-				component("level", func() (string, error) { return auth.level.Health(ctx) }),
+				component("admin-level", func() (string, error) { return auth.level.Health(ctx) }),
 				component("policy", auth.Health),
-				component("record", auth.record.Health),
-				component("images", func() (string, error) { return ctl.ImageHealth(ctx) }),
+				component("audit-log", auth.record.Health),
+				component("stock-images", func() (string, error) { return ctl.ImageHealth(ctx) }),
 				component("hardware", func() (string, error) { return ctl.LedgerHealth(ctx) }),
 				component("agents", func() (string, error) { return ctl.AgentHealth(ctx) }),
 			}
