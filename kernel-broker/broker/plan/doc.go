@@ -24,8 +24,7 @@
 //	steady    proven to run what is wanted       loading: the desired kernel changed
 //	                                             unproven: another boot showed up
 //	loading   the agent fetches, checks, loads,  booting: the agent says it executes
-//	          and waits until Slurm was seen
-//	                                             steady: the change was taken back, or the proof came
+//	          and waits until Slurm was seen     steady: the change was taken back, or the proof came
 //	                                             failed: the agent gives up, or is silent
 //	booting   silent since its kexec             steady: token, boot id and build id prove the kernel
 //	                                             loading: another kernel came up, and a try is left
