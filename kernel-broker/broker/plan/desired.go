@@ -45,7 +45,7 @@ func (d *decision) desired(n *kb.Node, agent Agent) {
 	if n.Lost.IsZero() {
 		d.boot(n, agent, owner)
 	}
-	d.loadOnly(n, owner)
+	d.loadOnly(n, agent, owner)
 	d.register(n, agent)
 }
 
@@ -225,15 +225,32 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref}
 }
 
-// unseenLimit is for how long a boot waits for Slurm to be seen. A slurmctld that does not answer holds up no switch: the
-// job waits for its answer later.
-const unseenLimit = 5 * time.Second
+const (
+	// unseenLimit is for how long a boot waits for Slurm to be seen. A slurmctld that does not answer holds up no switch:
+	// the job waits for its answer later.
+	unseenLimit = 5 * time.Second
+	// sameSecond is the most that lies, for the broker, between a slurmd's registration and an allocation that Slurm, which
+	// counts seconds, has at the same time.
+	sameSecond = 2 * time.Second
+	// lateAnswer is for how long slurmctld takes answers to what it sent to a node before it allocated it.
+	lateAnswer = 1500 * time.Millisecond
+)
 
-// loadOnly lets a node load the kernel of its job, and not boot it before Slurm was seen since the job got the node. An
-// answer of slurmd that was on its way may have ended Slurm's wait for the boot, which would then be a crash to Slurm.
-func (d *decision) loadOnly(n *kb.Node, owner *kb.Allocation) {
-	if p := n.Pending; p != nil && p.Progress == kb.ProgressLoading {
-		p.LoadOnly = owner != nil && owner.Switching() && !d.in.Slurm.At.After(owner.Created) && d.age(p.Begun) < unseenLimit
+// loadOnly lets a node load the kernel of its job, and not boot it before Slurm was seen since the job got the node. If its
+// slurmd registered in the second of the allocation, any answer that slurmd gave before ends Slurm's wait for the boot,
+// which would then be a crash to Slurm: such a node waits until all of them have come.
+func (d *decision) loadOnly(n *kb.Node, agent Agent, owner *kb.Allocation) {
+	p := n.Pending
+	if p == nil || p.Progress != kb.ProgressLoading || !agent.Connected {
+		return
+	}
+	p.LoadOnly = false
+	if owner != nil && owner.Switching() && d.age(p.Begun) < unseenLimit {
+		sure := owner.Created
+		if owner.Created.Sub(agent.Slurmd.At) < sameSecond {
+			sure = sure.Add(lateAnswer)
+		}
+		p.LoadOnly = !d.in.Slurm.At.After(sure)
 	}
 }
 

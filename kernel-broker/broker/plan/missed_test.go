@@ -4,6 +4,7 @@ package plan
 
 import (
 	"testing"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -33,11 +34,14 @@ func TestBootsThatSlurmMisses(t *testing.T) {
 	}
 }
 
-// A kernel is loaded at once, and booted when Slurm was seen since the job got the node. A job whose wait has ended by
-// then is tried again without a boot. A slurmctld that does not answer holds up no switch.
+// A kernel is loaded at once, and booted when Slurm was seen since the job got the node; where slurmd had just registered,
+// when no answer of it is on its way any more. A job whose wait has ended by then is tried again without a boot. A
+// slurmctld that does not answer holds up no switch.
 func TestNoBootBeforeSlurmWasSeen(t *testing.T) {
-	begun := func(t *testing.T) *world {
+	begun := func(t *testing.T, registered time.Duration) *world {
 		w := steadyOnStock(t, "n1")
+		w.slurmd("n1")
+		w.pass(registered)
 		w.unanswered = true
 		w.job(7, "CONFIGURING", true, "n1")
 		w.ensure(7, mit, "n1")
@@ -49,24 +53,37 @@ func TestNoBootBeforeSlurmWasSeen(t *testing.T) {
 		}
 		return w
 	}
-	w := begun(t)
+	seen := func(w *world, state string, later time.Duration) *kb.Node {
+		w.unanswered = false
+		w.node("n1", state, "")
+		w.pass(later)
+		return w.nodes["n1"]
+	}
+	long, just := sameSecond, sameSecond-2*time.Millisecond
+	waits, ended := "ALLOCATED+POWERING_UP", "ALLOCATED"
+
+	w := begun(t, long)
 	generation := w.nodes["n1"].Generation
-	w.unanswered = false
-	w.node("n1", "ALLOCATED+POWERING_UP", "")
-	w.settle()
-	if n := w.nodes["n1"]; n.Pending == nil || n.Pending.LoadOnly || n.Generation == generation {
+	if n := seen(w, waits, 0); n.Pending == nil || n.Pending.LoadOnly || n.Generation == generation {
 		t.Errorf("Slurm waits: %+v, generation %d after %d", n.Pending, n.Generation, generation)
 	}
 
-	w = begun(t)
-	w.unanswered = false
-	w.node("n1", "ALLOCATED", "")
-	w.settle()
-	if n, a := w.nodes["n1"], w.allocs[kb.JobID{Job: 7}]; n.Pending != nil || !n.Steady() || a.Phase != kb.PhaseFailed || a.Hold {
-		t.Errorf("Slurm does not wait: %+v, %s, hold %v", n.Pending, a.Phase, a.Hold)
+	w = begun(t, just)
+	if n := seen(w, waits, lateAnswer-2*time.Millisecond); n.Pending == nil || !n.Pending.LoadOnly {
+		t.Errorf("an answer may be on its way: %+v", n.Pending)
+	}
+	if n := seen(w, waits, 2*time.Millisecond); n.Pending == nil || n.Pending.LoadOnly {
+		t.Errorf("no answer is on its way: %+v", n.Pending)
 	}
 
-	w = begun(t)
+	for _, registered := range []time.Duration{long, just} {
+		w = begun(t, registered)
+		if n, a := seen(w, ended, 0), w.allocs[kb.JobID{Job: 7}]; n.Pending != nil || !n.Steady() || a.Phase != kb.PhaseFailed || a.Hold {
+			t.Errorf("Slurm does not wait: %+v, %s, hold %v", n.Pending, a.Phase, a.Hold)
+		}
+	}
+
+	w = begun(t, just)
 	w.pass(unseenLimit)
 	if p := w.nodes["n1"].Pending; p == nil || p.LoadOnly {
 		t.Errorf("Slurm does not answer: %+v", p)
