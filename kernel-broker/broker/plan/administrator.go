@@ -201,6 +201,13 @@ func (d *decision) restoredSince(n *kb.Node) bool {
 	return restored && d.in.Slurm.At.After(at)
 }
 
+// restoredUnseen reports whether the state was set again, and Slurm not polled since: it may have been taken back by now,
+// and would be set against that if it were set once more.
+func (d *decision) restoredUnseen(n *kb.Node) bool {
+	_, restored := d.in.Restored[n.Name]
+	return restored && !d.restoredSince(n)
+}
+
 // restoreState sets again in Slurm what the next registration would end, while no
 // slurmd answers.
 func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
@@ -223,7 +230,7 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	case s.RebootAsked() || said.Asked || said.BootID != n.Boot.BootID:
 		n.SlurmdHeld = true
 		// It may have been taken back while the node booted: what is said again is what the look after the boot showed.
-		if agent.Connected && !agent.Slurmd.Running && (said.Asked || d.in.Slurm.At.After(agent.Since)) {
+		if agent.Connected && !agent.Slurmd.Running && (said.Asked || d.in.Slurm.At.After(agent.Since)) && !d.restoredUnseen(n) {
 			said.Asked = true
 			d.act(Action{Kind: RestoreState, Node: n.Name, Text: said.Reason, State: said.State()})
 		}
@@ -266,7 +273,7 @@ func (d *decision) settleBoot(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		return
 	}
 	n.SlurmdHeld = true
-	if d.in.Slurm.At.After(agent.Since) {
+	if d.in.Slurm.At.After(agent.Since) && !d.restoredUnseen(n) {
 		d.act(Action{Kind: SettleBoot, Node: n.Name, Text: settling})
 	}
 }

@@ -92,3 +92,25 @@ func TestAdministratorResumes(t *testing.T) {
 		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
 	}
 }
+
+// What is set again is set once for each look at Slurm: an administrator may take it back before the next one.
+func TestAdministratorResumesWhatWasSetAgain(t *testing.T) {
+	w := running(t)
+	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+	w.settle()
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+	if actions := homeAndSeen(w); !has(actions, RestoreState) {
+		t.Fatalf("not set again: %v", actions)
+	}
+	w.now = w.now.Add(10 * time.Millisecond)
+	w.restored["n1"] = w.now
+	w.unanswered = true
+	if actions := w.pass(2 * time.Second); has(actions, RestoreState) {
+		t.Errorf("set once more before Slurm was seen: %v", actions)
+	}
+	w.unanswered = false
+	w.node("n1", "IDLE+NOT_RESPONDING", "")
+	if actions := w.pass(10 * time.Millisecond); has(actions, RestoreState) || w.nodes["n1"].OutOfService != nil {
+		t.Errorf("resumed: %+v, %v", w.nodes["n1"].OutOfService, actions)
+	}
+}
