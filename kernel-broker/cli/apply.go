@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -24,17 +25,22 @@ import (
 func (a *app) profileApplyCommand() *cobra.Command {
 	var kernels string
 	var only []string
-	var dryRun, keepDefault bool
+	var dryRun, keepDefault, built bool
 	var s signature
 	var reason string
 	c := a.command("apply DIR", "Register the profiles of a folder with their kernels", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
 		if err := s.open(ctx, a); err != nil {
 			return err
 		}
-		return a.profileApply(ctx, args[0], kernels, only, &s, reason, dryRun, keepDefault)
+		all, err := a.prepare(args[0], kernels, only, built)
+		if err != nil {
+			return err
+		}
+		return a.profileApply(ctx, all, &s, reason, dryRun, keepDefault)
 	})
 	c.Flags().StringVar(&kernels, "kernels", "build/kernels", "`folder` of built kernels")
 	c.Flags().StringSliceVar(&only, "profile", nil, "only these `names`")
+	c.Flags().BoolVar(&built, "built", false, "leave out profiles whose kernels are not in the folder of built kernels")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
 	c.Flags().BoolVar(&keepDefault, "keep-default", false, "change a default version only to a new version")
 	c.Flags().StringVar(&reason, "reason", "", "`text` for the record")
@@ -58,11 +64,7 @@ func (p prepared) path(digest string) string {
 	return ""
 }
 
-func (a *app) profileApply(ctx context.Context, dir, kernels string, only []string, s *signature, reason string, dryRun, keepDefault bool) error {
-	all, err := prepare(dir, kernels, only)
-	if err != nil {
-		return err
-	}
+func (a *app) profileApply(ctx context.Context, all []prepared, s *signature, reason string, dryRun, keepDefault bool) error {
 	if keepDefault {
 		for _, one := range all {
 			if err := a.keepDefault(ctx, one.profile); err != nil {
@@ -134,7 +136,7 @@ func (a *app) signChecked(ctx context.Context, profile *api.Profile, v *api.Prof
 }
 
 // prepare reads everything before anything is sent.
-func prepare(dir, kernels string, only []string) ([]prepared, error) {
+func (a *app) prepare(dir, kernels string, only []string, built bool) ([]prepared, error) {
 	if info, err := os.Stat(filepath.Join(dir, "profiles")); err == nil && info.IsDir() {
 		dir = filepath.Join(dir, "profiles")
 	}
@@ -148,8 +150,13 @@ func prepare(dir, kernels string, only []string) ([]prepared, error) {
 		}
 	}
 	var all []prepared
+	var unbuilt []string
 	for _, d := range definitions {
 		if len(only) > 0 && !slices.Contains(only, d.Name) {
+			continue
+		}
+		if built && d.Unbuilt(kernels) != "" {
+			unbuilt = append(unbuilt, d.Name)
 			continue
 		}
 		profile, files, err := catalog.Resolve(d, kernels)
@@ -161,6 +168,9 @@ func prepare(dir, kernels string, only []string) ([]prepared, error) {
 			return nil, err
 		}
 		all = append(all, one)
+	}
+	if len(unbuilt) > 0 {
+		a.say("left out, since %s has no kernels of them: %s", kernels, strings.Join(unbuilt, ", "))
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: profiles not found: %w", dir, kb.ErrNotFound)

@@ -63,6 +63,27 @@ func TestApplyRefuses(t *testing.T) {
 	f.must(1, "no such file", "profile", "apply", filepath.Join(dir, "nowhere"), "--kernels", kernels)
 }
 
+// With --built a folder may have profiles whose kernels were not built; those are named, and an error if they are asked for.
+func TestApplyBuilt(t *testing.T) {
+	f := newFixture(t)
+	shared, kernels := invented(t)
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(shared)); err != nil {
+		t.Fatal(err)
+	}
+	text := "name: other\napplication: any\ndescription: Not built here\ndefault_version: 1\nversions: [{version: 1, kernel: other}]\n"
+	if err := os.WriteFile(filepath.Join(dir, "profiles/other.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.must(3, `kernel "other" is not built`, "profile", "apply", dir, "--kernels", kernels)
+	f.must(0, "no profiles", "profile", "list")
+	f.must(0, "has no kernels of them: other\n", "profile", "apply", dir, "--kernels", kernels, "--built")
+	if out := f.must(0, "", "profile", "list"); !strings.Contains(out, "mitgcm") || strings.Contains(out, "other") {
+		t.Errorf("profiles: %s", out)
+	}
+	f.must(3, "profiles not found", "profile", "apply", dir, "--kernels", kernels, "--built", "--profile", "other")
+}
+
 // A default that moved since the folder was written stays with --keep-default, and one that is new is taken.
 func TestApplyKeepsDefault(t *testing.T) {
 	f := newFixture(t)

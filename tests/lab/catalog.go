@@ -69,7 +69,7 @@ func (l *Lab) applyCatalog(ctx context.Context) error {
 		return nil
 	}
 	inside := insideDir + "/catalog"
-	r, err := l.Exec(ctx, l.root(), "kernelctl", "profile", "apply", inside, "--kernels", inside+"/kernels")
+	r, err := l.Exec(ctx, l.root(), "kernelctl", "profile", "apply", inside, "--kernels", inside+"/kernels", "--built")
 	if err == nil && r.Exit != 0 {
 		err = fmt.Errorf("kernelctl profile apply: exit %d: %s", r.Exit, strings.TrimSpace(r.Stderr))
 	}
@@ -82,15 +82,10 @@ func (l *Lab) applyCatalog(ctx context.Context) error {
 	return nil
 }
 
-// addProfile adds a profile with its kernels; it skips, and reports, one whose kernels are not built.
+// addProfile adds a profile with those of its kernels that are built.
 func (l *Lab) addProfile(name string, text []byte, p profileKernels) error {
 	for _, v := range p.Versions {
-		err := l.addKernel(v.Kernel)
-		if errors.Is(err, fs.ErrNotExist) {
-			l.progress("profile %s: left out, kernel %s is not built", p.Name, v.Kernel)
-			return nil
-		}
-		if err != nil {
+		if err := l.addKernel(v.Kernel); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

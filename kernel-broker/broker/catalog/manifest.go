@@ -262,6 +262,16 @@ func Resolve(d ProfileDefinition, kernelsDir string) (kb.Profile, []Artifact, er
 	return p, artifacts, p.Validate()
 }
 
+// Unbuilt returns the first kernel of a profile that the directory does not have; empty if it has them all.
+func (d ProfileDefinition) Unbuilt(kernelsDir string) string {
+	for _, v := range d.Versions {
+		if _, err := os.Stat(filepath.Join(kernelsDir, v.Kernel, manifestName)); missing(err) {
+			return v.Kernel
+		}
+	}
+	return ""
+}
+
 func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string) (kb.Kernel, []Artifact, error) {
 	ref := kb.Ref{Profile: d.Name, Version: v.Version}
 	none := kb.Kernel{}
