@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,11 +95,18 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 	case strings.HasPrefix(s.Reason, kb.ReasonReturn):
 		n.Armed, n.ArmedAt = true, time.Time{}
 	case n.ArmedIssued && !s.RebootIssued():
-		n.Armed = false // ours had begun: this one was asked for after it
+		n.Armed, n.ArmedIssued = d.wentBack(n), false // ours had begun: this one was asked for after it
 	case d.in.Slurm.At.After(n.ArmedAt):
 		n.ArmedAt = time.Time{}
 	}
 	n.ArmedIssued = n.Armed && (n.ArmedIssued || s.RebootIssued() && !s.BootsForJob())
+}
+
+// wentBack reports whether a slurmctld that was killed has forgotten the boot that it had issued: the job that the node was
+// armed for has it again.
+func (d *decision) wentBack(n *kb.Node) bool {
+	j, ok := d.in.Slurm.Jobs[n.Timeline.Job]
+	return ok && j.Restart == n.Timeline.Restart && j.Holds() && slices.Contains(j.Nodes, n.Name)
 }
 
 // armLater asks Slurm for a boot, and notes that before it is: an administrator who

@@ -114,3 +114,24 @@ func TestAdministratorResumesWhatWasSetAgain(t *testing.T) {
 		t.Errorf("resumed: %+v, %v", w.nodes["n1"].OutOfService, actions)
 	}
 }
+
+// A slurmctld that was killed may have forgotten that it issued the armed boot, with all of the last seconds: the boot that
+// it then asks for is ours, and a drain is heard. Without the job it is an administrator's.
+func TestSlurmctldForgetsTheIssuedBoot(t *testing.T) {
+	for _, forgot := range []bool{true, false} {
+		w := running(t)
+		off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+		homeAndSeen(w)
+		if n := w.nodes["n1"]; !n.ArmedIssued {
+			t.Fatalf("not issued: %+v", n)
+		}
+		if forgot {
+			w.job(7, "CONFIGURING", true, "n1")
+		}
+		w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "Reboot ASAP")
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; n.Armed != forgot {
+			t.Errorf("job is back %v: armed %v", forgot, n.Armed)
+		}
+	}
+}
