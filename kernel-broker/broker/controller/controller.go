@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -184,6 +185,7 @@ func (c *Controller) pollNow() {
 // poll looks at slurmctld, often while something is under way, and at once when
 // it is asked to: what a node can cause is bounded by its own budget.
 func (c *Controller) poll(ctx context.Context) {
+	var cost pollCost
 	for ctx.Err() == nil {
 		c.mu.Lock()
 		comments := c.endingLocked()
@@ -194,6 +196,9 @@ func (c *Controller) poll(ctx context.Context) {
 			c.askBoot(ctx)
 		}
 		took := time.Since(begun)
+		if err == nil {
+			took = cost.of(took)
+		}
 		c.mu.Lock()
 		if err != nil && ctx.Err() == nil && c.viewErr == nil {
 			c.log.Warn("slurmctld cannot be seen", "error", err)
@@ -239,6 +244,17 @@ const (
 // pollPauses is how many times as long as a poll the pause after it is at least, so that the polls of a large or busy
 // slurmctld do not slow it down.
 const pollPauses = 3
+
+// pollCost is what the last polls took, the newest last.
+type pollCost []time.Duration
+
+// of returns what a poll costs slurmctld, after one more: the least that one of the last three took. One that waited until
+// slurmctld was there again, or its host had time, says nothing of its size.
+func (p *pollCost) of(took time.Duration) time.Duration {
+	*p = append(*p, took)
+	*p = (*p)[max(0, len(*p)-3):]
+	return slices.Min(*p)
+}
 
 // pauseLocked is the time to the next poll, after one that took so long. slurmctld that is away is not slowed down, and its
 // return is to be noticed soon.

@@ -91,3 +91,16 @@ func TestPollsOfASlowSlurmctld(t *testing.T) {
 		t.Errorf("while a node registers: %v", pause)
 	}
 }
+
+// One slow poll, of a slurmctld that restarts, makes no long pause; three of them do.
+func TestPollCost(t *testing.T) {
+	var cost pollCost
+	for i, c := range []struct{ took, want time.Duration }{
+		{2 * time.Second, 2 * time.Second}, {50 * time.Millisecond, 50 * time.Millisecond}, {3 * time.Second, 50 * time.Millisecond},
+		{4 * time.Second, 50 * time.Millisecond}, {5 * time.Second, 3 * time.Second},
+	} {
+		if got := cost.of(c.took); got != c.want {
+			t.Errorf("poll %d took %v: costs %v, want %v", i, c.took, got, c.want)
+		}
+	}
+}
