@@ -135,7 +135,7 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 	s := &Session{
 		controller: c, node: node, out: make(chan Message, outbox), replaced: make(chan struct{}),
 		agent: plan.Agent{Connected: true, Since: now, Boot: boot, Inventory: inventory,
-			Slurmd: plan.Slurmd{Running: slurmd, At: now}},
+			Slurmd: plan.Slurmd{Running: slurmd, At: now, Since: now}},
 	}
 	c.sessions[node] = s
 	c.nodeLog(node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
@@ -212,7 +212,7 @@ func (s *Session) Slurmd(r kb.SlurmdReport) {
 		if r.Running && !s.agent.Slurmd.Running {
 			s.controller.pollForLocked(s.node)
 		}
-		s.agent.Slurmd = plan.Slurmd{Start: r.Start, Running: r.Running, At: s.controller.clock.Now()}
+		s.agent.Slurmd = s.agent.Slurmd.Said(r.Start, r.Running, s.controller.clock.Now())
 		s.agent.Acknowledged = r.Generation
 	})
 	s.reportLog(news).Info("agent reports slurmd", "running", r.Running, "start", r.Start, "detail", r.Detail)

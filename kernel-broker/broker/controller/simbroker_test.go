@@ -125,7 +125,7 @@ func (b *simBroker) attach(n *simNode) *simSession {
 		return nil
 	}
 	s := &simSession{node: n, agent: plan.Agent{Connected: true, Since: b.w.now, Boot: n.boot, Inventory: n.inventory(),
-		Slurmd: plan.Slurmd{Running: n.slurmd.Running, At: b.w.now}}}
+		Slurmd: plan.Slurmd{}.Said(0, n.slurmd.Running, b.w.now)}}
 	b.sessions[n.name] = s
 	if b.records.nodes[n.name] == nil {
 		b.records.nodes[n.name] = &kb.Node{Name: n.name}

@@ -10,7 +10,6 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
 // simNode is a machine with its agent. The agent judges by package decide, as
@@ -364,7 +363,7 @@ func (n *simNode) report() {
 	}
 	if key := fmt.Sprint(n.wish.Generation, n.slurmd); key != n.sentSlur {
 		n.sentSlur = key
-		n.session.agent.Slurmd = plan.Slurmd{Start: n.slurmd.Start, Running: n.slurmd.Running, At: n.w.now}
+		n.session.agent.Slurmd = n.session.agent.Slurmd.Said(n.slurmd.Start, n.slurmd.Running, n.w.now)
 	}
 	if decide.GateKnows(n.wish, *n.agent) {
 		n.session.agent.Acknowledged = n.wish.Generation

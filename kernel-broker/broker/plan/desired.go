@@ -247,7 +247,7 @@ func (d *decision) loadOnly(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	p.LoadOnly = false
 	if owner != nil && owner.Switching() && d.age(p.Begun) < unseenLimit {
 		sure := owner.Created
-		if owner.Created.Sub(agent.Slurmd.At) < sameSecond {
+		if owner.Created.Sub(agent.Slurmd.Since) < sameSecond {
 			sure = sure.Add(lateAnswer)
 		}
 		p.LoadOnly = !d.in.Slurm.At.After(sure)

@@ -66,7 +66,17 @@ func Defaults() Config {
 type Slurmd struct {
 	Start   uint64
 	Running bool
-	At      time.Time
+	// At is when the agent said so last, Since when it first said that this slurmd runs.
+	At, Since time.Time
+}
+
+// Said returns what is known after one more report: a slurmd that was there before is no newer for it.
+func (s Slurmd) Said(start uint64, running bool, now time.Time) Slurmd {
+	since := s.Since
+	if !s.Running || start != s.Start {
+		since = now
+	}
+	return Slurmd{Start: start, Running: running, At: now, Since: since}
 }
 
 // Agent is what a node's agent has said on its present stream.

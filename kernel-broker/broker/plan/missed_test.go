@@ -42,6 +42,9 @@ func TestNoBootBeforeSlurmWasSeen(t *testing.T) {
 		w := steadyOnStock(t, "n1")
 		w.slurmd("n1")
 		w.pass(registered)
+		a := w.agents["n1"]
+		a.Slurmd = a.Slurmd.Said(a.Slurmd.Start, true, w.now) // as with each change of its desired state
+		w.agents["n1"] = a
 		w.unanswered = true
 		w.job(7, "CONFIGURING", true, "n1")
 		w.ensure(7, mit, "n1")

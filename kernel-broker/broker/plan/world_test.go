@@ -216,7 +216,7 @@ func (w *world) report(name string, state kb.Progress, kind kb.FailureKind, deta
 // slurmd is an agent that has started it as it was told.
 func (w *world) slurmd(name string) {
 	a := w.agents[name]
-	a.Slurmd = Slurmd{Start: w.nodes[name].SlurmdStart, Running: true, At: w.now}
+	a.Slurmd = Slurmd{}.Said(w.nodes[name].SlurmdStart, true, w.now)
 	w.agents[name] = a
 }
 
