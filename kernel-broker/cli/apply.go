@@ -155,7 +155,7 @@ func (a *app) prepare(dir, kernels string, only []string, built bool) ([]prepare
 		if len(only) > 0 && !slices.Contains(only, d.Name) {
 			continue
 		}
-		if built && d.Unbuilt(kernels) != "" {
+		if built && !d.Built(kernels) {
 			unbuilt = append(unbuilt, d.Name)
 			continue
 		}

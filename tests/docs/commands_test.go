@@ -41,19 +41,24 @@ func root(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// pages that people read.
-func pages(t *testing.T) map[string]string {
+// files are the repository's, by git's patterns.
+func files(t *testing.T, patterns ...string) []string {
 	t.Helper()
-	top := root(t)
-	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.8", "*.1", "ansible", "*.sample*")
-	cmd.Dir = top
+	cmd := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard"}, patterns...)...)
+	cmd.Dir = root(t)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return strings.Fields(string(out))
+}
+
+// pages that people read.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	top := root(t)
 	all := map[string]string{}
-	for name := range strings.Lines(string(out)) {
-		name = strings.TrimSpace(name)
+	for _, name := range files(t, "*.md", "*.8", "*.1", "ansible", "*.sample*") {
 		switch filepath.Ext(name) {
 		case ".md", ".8", ".1":
 		default:

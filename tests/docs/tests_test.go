@@ -4,7 +4,6 @@ package docs
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,15 +22,8 @@ var testName = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w*)\(`)
 func testFolders(t *testing.T) map[string]*testFolder {
 	t.Helper()
 	top := root(t)
-	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*_test.go")
-	cmd.Dir = top
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string]*testFolder{}
-	for name := range strings.Lines(string(out)) {
-		name = strings.TrimSpace(name)
+	for _, name := range files(t, "*_test.go") {
 		text, err := os.ReadFile(filepath.Join(top, name))
 		if os.IsNotExist(err) {
 			continue // removed, and not committed yet

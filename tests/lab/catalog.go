@@ -97,7 +97,8 @@ func (l *Lab) addKernel(name string) error {
 		return nil // there already, perhaps with an initrd
 	}
 	from, to := filepath.Join(l.state.Options.Kernels, name), l.layout.path("catalog/kernels", name)
-	for _, file := range []string{"kernel.json", "bzImage"} {
+	// The manifest last: without its image a kernel is not built.
+	for _, file := range []string{"bzImage", "kernel.json"} {
 		if err := copyFile(filepath.Join(from, file), filepath.Join(to, file), 0o644); err != nil {
 			return err
 		}

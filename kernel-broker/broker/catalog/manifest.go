@@ -262,14 +262,12 @@ func Resolve(d ProfileDefinition, kernelsDir string) (kb.Profile, []Artifact, er
 	return p, artifacts, p.Validate()
 }
 
-// Unbuilt returns the first kernel of a profile that the directory does not have; empty if it has them all.
-func (d ProfileDefinition) Unbuilt(kernelsDir string) string {
-	for _, v := range d.Versions {
-		if _, err := os.Stat(filepath.Join(kernelsDir, v.Kernel, manifestName)); missing(err) {
-			return v.Kernel
-		}
-	}
-	return ""
+// Built reports whether the directory has all kernels of a profile.
+func (d ProfileDefinition) Built(kernelsDir string) bool {
+	return !slices.ContainsFunc(d.Versions, func(v VersionDefinition) bool {
+		_, err := os.Stat(filepath.Join(kernelsDir, v.Kernel, manifestName))
+		return missing(err)
+	})
 }
 
 func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string) (kb.Kernel, []Artifact, error) {

@@ -135,7 +135,7 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 	s := &Session{
 		controller: c, node: node, out: make(chan Message, outbox), replaced: make(chan struct{}),
 		agent: plan.Agent{Connected: true, Since: now, Boot: boot, Inventory: inventory,
-			Slurmd: plan.Slurmd{Running: slurmd, At: now, Since: now}},
+			Slurmd: plan.Slurmd{}.Said(0, slurmd, now)},
 	}
 	c.sessions[node] = s
 	c.nodeLog(node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -105,8 +104,7 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 // wentBack reports whether a slurmctld that was killed has forgotten the boot that it had issued: the job that the node was
 // armed for has it again.
 func (d *decision) wentBack(n *kb.Node) bool {
-	j, ok := d.in.Slurm.Jobs[n.Timeline.Job]
-	return ok && j.Restart == n.Timeline.Restart && j.Holds() && slices.Contains(j.Nodes, n.Name)
+	return d.jobHas(n.Timeline, n.Name)
 }
 
 // armLater asks Slurm for a boot, and notes that before it is: an administrator who
@@ -212,8 +210,8 @@ func (d *decision) restoredSince(n *kb.Node) bool {
 // restoredUnseen reports whether the state was set again, and Slurm not polled since: it may have been taken back by now,
 // and would be set against that if it were set once more.
 func (d *decision) restoredUnseen(n *kb.Node) bool {
-	_, restored := d.in.Restored[n.Name]
-	return restored && !d.restoredSince(n)
+	at, restored := d.in.Restored[n.Name]
+	return restored && !d.in.Slurm.At.After(at)
 }
 
 // restoreState sets again in Slurm what the next registration would end, while no

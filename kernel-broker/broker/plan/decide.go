@@ -145,12 +145,12 @@ func (d *decision) collect(ids []kb.JobID) {
 
 // agentView is what an agent receives of its node's record, without the generation.
 func agentView(n *kb.Node) string {
-	token := ""
+	token, loadOnly := "", false
 	if n.Pending != nil {
-		token = fmt.Sprint(n.Pending.Token, n.Pending.LoadOnly)
+		token, loadOnly = n.Pending.Token, n.Pending.LoadOnly
 	}
 	reboot := n.Reboot != nil && n.Reboot.Due
-	return fmt.Sprint(token, n.Steady(), n.Running, n.Owner, n.Lost, n.Left, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.KnownBoot, reboot)
+	return fmt.Sprint(token, loadOnly, n.Steady(), n.Running, n.Owner, n.Lost, n.Left, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.KnownBoot, reboot)
 }
 
 // slurmNode returns a node as slurmctld has it.
@@ -167,6 +167,12 @@ func (d *decision) slurmJob(a *kb.Allocation) (kb.SlurmJob, bool) {
 		return kb.SlurmJob{}, false
 	}
 	return j, true
+}
+
+// jobHas reports whether this run of a job holds a node in Slurm.
+func (d *decision) jobHas(id kb.JobID, node string) bool {
+	j, ok := d.in.Slurm.Jobs[id.Job]
+	return ok && j.Restart == id.Restart && j.Holds() && slices.Contains(j.Nodes, node)
 }
 
 // gone reports whether slurmctld, asked after the allocation was made, no

@@ -315,7 +315,7 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 // killed never comes: the gate refuses it once the node has registered.
 func (d *decision) coming(n *kb.Node) bool {
 	for id := range d.in.Queued {
-		if j := d.in.Slurm.Jobs[id.Job]; j.Restart == id.Restart && j.Holds() && slices.Contains(j.Nodes, n.Name) {
+		if d.jobHas(id, n.Name) {
 			return true
 		}
 	}
