@@ -119,10 +119,10 @@ func arrayLimit(c cluster) {
 }
 
 func licences(c cluster) {
-	first := c.held("alice", 1, profile, "--licenses=app")
+	first, goOn := c.inSwitch("n1", "--licenses=app")
 	second := c.Sbatch("alice", "0", "-N1", profile, "--licenses=app")
 	c.waits(second, "Licenses")
-	c.LetGo("alice", first)
+	goOn()
 	c.completed(second)
 	c.ran("alice", first, "mitgcm", 1)
 	c.ran("alice", second, "mitgcm", 1)

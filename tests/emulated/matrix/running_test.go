@@ -244,13 +244,16 @@ func userReservation(c cluster) {
 	c.Must("root", "scontrol", "create", "reservation", "reservationname=alices", "nodes=n1,n2", "starttime=now",
 		"duration=60", "users=alice")
 	id := c.held("alice", 2, "--reservation=alices", profile)
+	next := c.Sbatch("alice", "0", "-N2", "--reservation=alices", profile)
 	refused := c.Try("bob", "sbatch", "-N1", "--reservation=alices", "/emulated/job", "0")
 	plain := c.Sbatch("alice", "0", "-N2", "--reservation=alices")
 	outside := c.Sbatch("bob", "0", "-N1", "--nodelist=n1")
 	c.LetGo("alice", id)
 	c.completed(id)
+	c.completed(next)
 	c.completed(plain)
 	c.ran("alice", id, "mitgcm", 2)
+	c.ran("alice", next, "mitgcm", 2)
 	c.ran("alice", plain, "stock", 2)
 	if refused.Exit == 0 {
 		c.T.Error("bob may use alice's reservation")
