@@ -16,7 +16,11 @@ import (
 func TestTuneRefusesSeveralCPUs(t *testing.T) {
 	var r TuneRequest
 	r.Options.Catalog, r.Options.Cache, r.Options.Name = t.TempDir(), t.TempDir(), "two"
-	for file, from := range map[string]string{"kernels/two.yaml": "kernels/bench-syscalls.yaml", "workloads/postmark-2cpu.yaml": "workloads/postmark-2cpu.yaml"} {
+	for file, from := range map[string]string{
+		"kernels/two.yaml":             "kernels/bench-syscalls.yaml",
+		"workloads/postmark.yaml":      "workloads/postmark.yaml",
+		"workloads/postmark-2cpu.yaml": "workloads/postmark-2cpu.yaml",
+	} {
 		text, err := os.ReadFile(filepath.Join("../../../catalog", from))
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@
 package workload
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -118,6 +119,46 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 		"absent":     `workload "absent": not in the catalog`,
 		"../escape":  "use lower-case letters",
 		"Upper-Case": "use lower-case letters",
+	} {
+		if _, err := Load(dir, name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error is %v, want %q", name, err, want)
+		}
+	}
+}
+
+func TestLike(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "workloads"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"some":      good + "cpus: 2\nconfig: {/etc/a: a, /etc/b: b}\n",
+		"other":     "name: other\nlike: some\nrun: other\nconfig: {/etc/b: c}\ntest: {size: 30}\n",
+		"third":     "name: third\nlike: other\n",
+		"nothing":   "name: nothing\nlike: absent\n",
+		"itself":    "name: itself\nlike: itself\n",
+		"wrong":     "name: wrong\nlike: some\nrum: wrong\n",
+		"same-size": "name: same-size\nlike: some\ntest: {size: 10}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "workloads", name+".yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := Load(dir, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"/etc/a": "a", "/etc/b": "c"}
+	if other.Name != "other" || other.Run != "other" || other.Application != "Some" || other.CPUs != 2 ||
+		other.Test != (Parameters{Seed: 2, Size: 30}) || !maps.Equal(other.Config, want) {
+		t.Errorf("workload is %+v", other)
+	}
+	for name, want := range map[string]string{
+		"third":     `third.yaml: line 2: key "like": workload "other" is itself like "some"`,
+		"nothing":   `nothing.yaml: line 2: key "like": workload "absent": not in the catalog`,
+		"itself":    `itself.yaml: line 2: key "like": workload "itself" is itself like "itself"`,
+		"wrong":     `wrong.yaml: line 3: unknown key "rum"`,
+		"same-size": `same-size.yaml: line 3: key "test": has the seed or the size`,
 	} {
 		if _, err := Load(dir, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v, want %q", name, err, want)

@@ -16,6 +16,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -30,6 +31,9 @@ import (
 // Workload is catalog/workloads/<name>.yaml.
 type Workload struct {
 	Name string `yaml:"name"`
+	// Like names a workload whose keys hold where this one has none, as for other inputs or another machine. It is no part of
+	// a run's key: what it gives is.
+	Like string `yaml:"like" json:"-"`
 	// Application and Description are for reports.
 	Application string `yaml:"application"`
 	Description string `yaml:"description"`
@@ -80,23 +84,47 @@ const (
 	defaultLimit  = 60 // minutes: emulated, on a machine that may be busy
 )
 
-func Load(catalog, name string) (Workload, error) {
-	if !workloadName.MatchString(name) {
-		return Workload{}, fmt.Errorf("workload name %q: use lower-case letters, digits, dot, dash and underscore", name)
-	}
-	path := filepath.Join(catalog, "workloads", name+".yaml")
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return Workload{}, fmt.Errorf("workload %q: not in the catalog (looked for %s)", name, path)
-	}
+func Load(catalog, name string) (Workload, error) { return load(catalog, name, true) }
+
+// load loads a workload; mayBeLike says whether it may be like another one.
+func load(catalog, name string, mayBeLike bool) (Workload, error) {
+	path, data, err := read(catalog, name)
 	if err != nil {
-		return Workload{}, fmt.Errorf("workload %q: %w", name, err)
+		return Workload{}, err
 	}
-	w, err := Parse(path, data)
+	var own, base Workload
+	if err := strictyaml.Decode(path, data, &own); err != nil {
+		return Workload{}, err
+	}
+	if own.Like != "" && !mayBeLike {
+		return Workload{}, fmt.Errorf("workload %q is itself like %q: name one that is like no other", name, own.Like)
+	}
+	if own.Like != "" {
+		if base, err = load(catalog, own.Like, false); err != nil {
+			return Workload{}, fmt.Errorf("%s: line %d: key \"like\": %w", path, strictyaml.LineOf(data, "like"), err)
+		}
+		base.Name = ""
+	}
+	w, err := parse(path, data, base)
 	if err == nil && w.Name != name {
 		err = fmt.Errorf("%s: key \"name\" is %q, the file is named %q", path, w.Name, name)
 	}
 	return w, err
+}
+
+func read(catalog, name string) (path string, data []byte, err error) {
+	if !workloadName.MatchString(name) {
+		return "", nil, fmt.Errorf("workload name %q: use lower-case letters, digits, dot, dash and underscore", name)
+	}
+	path = filepath.Join(catalog, "workloads", name+".yaml")
+	data, err = os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil, fmt.Errorf("workload %q: not in the catalog (looked for %s)", name, path)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("workload %q: %w", name, err)
+	}
+	return path, data, nil
 }
 
 // Exact says whether two runs give the same counts: a disk answers when the
@@ -127,10 +155,13 @@ var (
 	moduleName   = regexp.MustCompile(`^[a-z0-9_-]+$`)
 )
 
-// Parse is strict: an unknown key, a wrong value and a missing one are errors
+// Parse reads a workload that is like no other one. It is strict: an unknown key, a wrong value and a missing one are errors
 // that name the file and, where there is one, the line.
-func Parse(file string, data []byte) (Workload, error) {
-	var w Workload
+func Parse(file string, data []byte) (Workload, error) { return parse(file, data, Workload{}) }
+
+func parse(file string, data []byte, base Workload) (Workload, error) {
+	w := base
+	w.Config = maps.Clone(base.Config)
 	if err := strictyaml.Decode(file, data, &w); err != nil {
 		return Workload{}, err
 	}
