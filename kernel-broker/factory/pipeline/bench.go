@@ -45,7 +45,7 @@ func (e Emulator) Workload() Workload {
 	run := func(p workload.Parameters) verdict.Run {
 		return verdict.Run{Workload: e.Load.Name, Seed: p.Seed, Size: p.Size}
 	}
-	return Workload{Name: e.Load.Name, Application: e.Load.Application, Description: e.Load.Description, Operation: e.Load.Operation,
+	return Workload{Name: e.Load.Name, Application: e.Load.Application, Description: e.Load.Description, Operation: e.Load.Operation, Like: e.Load.Like,
 		Train: run(e.Load.Train), Test: run(e.Load.Test), Required: []string{e.Load.Name}, HostClock: !e.Load.Counted(), Unchecked: strings.TrimSpace(e.Load.Check) == ""}
 }
 

@@ -71,6 +71,8 @@ type Workload struct {
 	Application string
 	Description string
 	Operation   string
+	// Like is the workload that this one has most from, no part of what keys are made of.
+	Like        string `json:"-"`
 	Train, Test verdict.Run
 	// Required are the checks that a kernel has to pass.
 	Required []string

@@ -186,7 +186,7 @@ func (s *SideBySide) facts(w *graph.Work) (kernelreport.Facts, error) {
 	for _, bench := range s.Benches {
 		load := bench.Workload()
 		facts.Workloads = append(facts.Workloads, kernelreport.Workload{Name: load.Name, Description: load.Description, Operation: load.Operation})
-		facts.Applications = append(facts.Applications, verdict.Application{Name: load.Name, Test: load.Test, Kernel: s.madeFor(load.Name)})
+		facts.Applications = append(facts.Applications, verdict.Application{Name: load.Name, Test: load.Test, Kernel: s.madeFor(load)})
 	}
 	stock, err := s.Kernels[0].Describe(w, pipeline.KernelStock)
 	if err != nil {
@@ -224,12 +224,14 @@ func (s *SideBySide) measured(w *graph.Work, facts *kernelreport.Facts, kernel *
 	return nil
 }
 
-// madeFor finds the kernel that was slimmed or compiled by a workload's run,
+// madeFor finds the kernel that was slimmed or compiled by a workload's run, or else by that of the workload that it is like,
 // the first of several.
-func (s *SideBySide) madeFor(workload string) string {
-	for _, p := range s.Kernels {
-		if p.Recipe.Workload == workload && (p.Recipe.Optimisation.Profiled() || p.Recipe.Slimming != "") {
-			return p.Recipe.Name
+func (s *SideBySide) madeFor(load pipeline.Workload) string {
+	for _, workload := range []string{load.Name, load.Like} {
+		for _, p := range s.Kernels {
+			if workload != "" && p.Recipe.Workload == workload && (p.Recipe.Optimisation.Profiled() || p.Recipe.Slimming != "") {
+				return p.Recipe.Name
+			}
 		}
 	}
 	return ""

@@ -68,6 +68,20 @@ func (w *world) sideBySide() *SideBySide {
 		Benches: []pipeline.Bench{w.fake, otherLoad{w.fake, "tcp", "optimised"}}, Command: "test", Machine: "here", Rules: verdict.DefaultRules()}
 }
 
+func TestOwnKernel(t *testing.T) {
+	s := newWorld(t, nil).sideBySide()
+	for _, c := range []struct{ name, like, own string }{
+		{"write8", "", "fake"},
+		{"write9", "write8", "fake"},
+		{"write9", "", ""},
+		{"write9", "tcp", ""},
+	} {
+		if own := s.madeFor(pipeline.Workload{Name: c.name, Like: c.like}); own != c.own {
+			t.Errorf("the own kernel of %s, like %q, is %q, want %q", c.name, c.like, own, c.own)
+		}
+	}
+}
+
 func TestSideBySide(t *testing.T) {
 	w := newWorld(t, nil)
 	folder, err := w.sideBySide().Run(t.Context(), w.runner())
@@ -234,17 +248,20 @@ func TestBenchesOfTheCatalog(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		for _, name := range plan.Kernels {
-			recipe, err := build.LoadRecipe(catalog, name)
-			if err == nil && recipe.Workload != "" && !slices.Contains(plan.Workloads, recipe.Workload) {
-				err = fmt.Errorf("%s: kernel %q was made for workload %q, which does not run", path, name, recipe.Workload)
-			}
+		var loads []string
+		for _, name := range plan.Workloads {
+			load, err := workload.Load(catalog, name)
 			if err != nil {
 				t.Error(err)
 			}
+			loads = append(loads, load.Name, load.Like)
 		}
-		for _, name := range plan.Workloads {
-			if _, err := workload.Load(catalog, name); err != nil {
+		for _, name := range plan.Kernels {
+			recipe, err := build.LoadRecipe(catalog, name)
+			if err == nil && recipe.Workload != "" && !slices.Contains(loads, recipe.Workload) {
+				err = fmt.Errorf("%s: kernel %q was made for workload %q, and neither that runs nor one like it", path, name, recipe.Workload)
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		}
