@@ -95,6 +95,8 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 		n.Armed, n.ArmedAt = true, time.Time{}
 	case n.ArmedIssued && !s.RebootIssued():
 		n.Armed, n.ArmedIssued = d.wentBack(n), false // ours had begun: this one was asked for after it
+	case n.ArmedIssued && anotherIssued(n, s):
+		n.Armed, n.ArmedIssued = false, false
 	case d.in.Slurm.At.After(n.ArmedAt):
 		n.ArmedAt = time.Time{}
 	}
@@ -105,6 +107,13 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 // armed for has it again.
 func (d *decision) wentBack(n *kb.Node) bool {
 	return d.jobHas(n.Timeline, n.Name)
+}
+
+// anotherIssued reports whether the boot that Slurm has issued is an administrator's, ours having been issued and ended while
+// nobody looked: Slurm adds to the reason that the boot is issued, and this reason was not there when ours was.
+func anotherIssued(n *kb.Node, s kb.SlurmNode) bool {
+	return s.RebootIssued() && s.Reason != s.PlainReason() && s.Foreign() && !nobodysDrain(n, s) && n.TakenBack == nil &&
+		(n.OutOfService == nil || n.OutOfService.Reason != s.PlainReason())
 }
 
 // armLater asks Slurm for a boot, and notes that before it is: an administrator who
@@ -138,12 +147,16 @@ func (d *decision) takenBack(n *kb.Node, s kb.SlurmNode) {
 	}
 }
 
+// nobodysDrain reports whether nobody said what Slurm says of the node: the gate brought it about, or the kernel.
+func nobodysDrain(n *kb.Node, s kb.SlurmNode) bool {
+	return s.By != "" && (n.GateDrain == s.By || n.KernelDrain == s.By)
+}
+
 // listen records what is said of a node for as long as a return may wipe it,
 // and forgets it when an administrator has.
 func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	if s.By != "" && (n.GateDrain == s.By || n.KernelDrain == s.By) {
-		// Nobody said that: the gate brought it about, or the kernel. Of a node that
-		// was just booting its agent tells the former later than Slurm.
+	if nobodysDrain(n, s) {
+		// Of a node that was just booting its agent tells of the gate later than Slurm.
 		if n.OutOfService != nil && n.OutOfService.By == s.By {
 			d.clearOutOfService(n)
 		}

@@ -22,7 +22,7 @@ func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
 				t.Fatal("slurmd may answer before Slurm was looked at after the boot")
 			}
 			if drained {
-				w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+				w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
 			}
 			actions := w.pass(10 * time.Millisecond)
 			if has(actions, RestoreState) != drained || w.nodes["n1"].SlurmdHeld != drained {
@@ -65,7 +65,7 @@ func TestDrainOfAnArmedNodeThatWasResetIsHeard(t *testing.T) {
 	if !w.nodes["n1"].SlurmdHeld {
 		t.Error("slurmd may answer before Slurm was looked at after the boot")
 	}
-	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
 	if actions := w.pass(10 * time.Millisecond); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
 		t.Errorf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
 	}
@@ -174,7 +174,7 @@ func TestTakenBackAtARestartedSlurmctld(t *testing.T) {
 	w := running(t)
 	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.settle()
-	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
 	w.report("n1", kb.ProgressBooting, "", "")
 	w.settle()
 	w.silence("n1")
@@ -203,7 +203,7 @@ func TestSaidAgainToARestartedSlurmctld(t *testing.T) {
 			w := running(t)
 			w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 			w.settle()
-			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
 			home(w)
 			w.node("n1", c.before, "bad DIMM")
 			if actions := w.pass(time.Second); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
@@ -261,7 +261,7 @@ func TestDrainOfANodeWhoseJobTheBrokerRequeues(t *testing.T) {
 		n := w.nodes["n1"]
 		change(w.allocs[kb.JobID{Job: 7}])
 		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: 1, State: "PENDING", Reason: "BeginTime", Reboot: true}}
-		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
 		d := &decision{in: w.input(), nodes: w.nodes, allocs: w.allocs}
 		if down := d.wasDowned(n, w.slurm.Nodes["n1"]); down != (name == "thrown off by Slurm") {
 			t.Errorf("%s: set down: %t", name, down)

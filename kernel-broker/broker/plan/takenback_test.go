@@ -135,3 +135,28 @@ func TestSlurmctldForgetsTheIssuedBoot(t *testing.T) {
 		}
 	}
 }
+
+// A broker that was away while its own boot ended and an administrator's was asked for and issued sees only the reason: Slurm
+// adds to it that the boot is issued, so it was there before.
+func TestAnotherBootIsIssued(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, then string
+		rebooted    bool
+	}{
+		"by an administrator":        {"kprof: mitgcm@3 for job 7 : reboot issued", "kernel update : reboot issued", true},
+		"a drain after ours":         {"kprof: mitgcm@3 for job 7 : reboot issued", "bad DIMM", false},
+		"a drain before ours, twice": {"bad DIMM : reboot issued", "bad DIMM : reboot issued", false},
+	} {
+		w := running(t)
+		off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", c.first)
+		homeAndSeen(w)
+		if n := w.nodes["n1"]; !n.ArmedIssued {
+			t.Fatalf("%s: not issued: %+v", name, n)
+		}
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", c.then)
+		actions := w.pass(time.Second)
+		if n := w.nodes["n1"]; n.Armed == c.rebooted || (n.Reboot != nil) != c.rebooted || has(actions, RestoreState) == c.rebooted {
+			t.Errorf("%s: armed %v, reboot %+v, %v", name, n.Armed, n.Reboot, actions)
+		}
+	}
+}
