@@ -78,24 +78,10 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	keeper = newKeeper(c, proven, stream, log)
 	defer keeper.Close()
 
-	var awaited func(context.Context) (bool, error)
-	if c.Slurmd.Scontrol != "" {
-		awaited = func(ctx context.Context) (bool, error) { return slurmd.Awaited(ctx, c.Slurmd.Scontrol, c.Node) }
-	}
-	daemon := &slurmd.Slurmd{
-		StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
-		StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
-	}
-	if err := daemon.DropClaim(); err != nil {
-		log.Error("a start of slurmd by others may report a boot", "error", err)
-	}
-	networkRoot, err := inventory.NetworkRoot(c.Proc)
+	tools, err := newKexec(c)
 	if err != nil {
-		return fmt.Errorf("root device: %w", err)
+		return err
 	}
-	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys,
-		NetworkRoot: networkRoot,
-		Shutdown:    kexec.Shutdown{Before: c.Kexec.Before, Limit: c.Kexec.BeforeTimeout, Command: c.Kexec.Execute}}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
 		Inventory: func() (kb.Inventory, error) {
@@ -111,8 +97,8 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 			Topology: func() (kb.Topology, error) { return inventory.Topology(c.Sys) },
 		},
 		Settle:    func(ctx context.Context) { keeper.Settle(ctx, c.Profiling.Settle) },
-		Slurmd:    daemon,
-		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited, Reboot: agent.RebootBy(c.Reboot.Command), Sync: syscall.Sync, Log: log,
+		Slurmd:    newSlurmd(c, proven, log),
+		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited(c), Reboot: agent.RebootBy(c.Reboot.Command), Sync: syscall.Sync, Log: log,
 		Alive: func(connected bool) {
 			service.Alive()
 			service.Status(streamStatus(connected, c.Broker))
@@ -128,6 +114,35 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	// Before slurmd is started: systemd starts that after the agent.
 	service.Ready(streamStatus(false, c.Broker))
 	return serve(ctx, node, stream, server, enroller, cache, loader)
+}
+
+func newKexec(c config.Config) (kexec.Kexec, error) {
+	networkRoot, err := inventory.NetworkRoot(c.Proc)
+	if err != nil {
+		return kexec.Kexec{}, fmt.Errorf("root device: %w", err)
+	}
+	return kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys,
+		NetworkRoot: networkRoot,
+		Shutdown:    kexec.Shutdown{Before: c.Kexec.Before, Limit: c.Kexec.BeforeTimeout, Command: c.Kexec.Execute}}, nil
+}
+
+func newSlurmd(c config.Config, boot kb.Boot, log *slog.Logger) *slurmd.Slurmd {
+	daemon := &slurmd.Slurmd{
+		StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
+		StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: boot.BootID,
+	}
+	if err := daemon.DropClaim(); err != nil {
+		log.Error("a start of slurmd by others may report a boot", "error", err)
+	}
+	return daemon
+}
+
+// awaited asks Slurm whether it waits for a boot of the node, where the node has scontrol.
+func awaited(c config.Config) func(context.Context) (bool, error) {
+	if c.Slurmd.Scontrol == "" {
+		return nil
+	}
+	return func(ctx context.Context) (bool, error) { return slurmd.Awaited(ctx, c.Slurmd.Scontrol, c.Node) }
 }
 
 // newLoader is for the modules that the command line names; firmware boots no kernel with any.

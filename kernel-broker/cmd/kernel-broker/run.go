@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
@@ -47,26 +48,9 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	defer cancel(nil)
 	service := notify.New(log)
 	defer service.Stopping()
-	// Users read the snapshot in there; etcd closes its own folder.
-	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
-		return fmt.Errorf("data folder: %w", err)
-	}
-	// What a broker that waits for another one needs is looked at before it waits.
-	if err := unix.Access(c.DataDir, unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("data folder %q: %w", c.DataDir, err)
-	}
-	checkSignature, err := signing.NewRegistrationCheck(c.TrustList)
+	checkSignature, err := checkBeforehand(c, log)
 	if err != nil {
-		return usageError{err}
-	}
-	if c.TrustList != "" {
-		log.Info("kernels must be signed to be registered", "trust_list", c.TrustList)
-	}
-	if _, err := uids(append([]string{c.Slurm.User}, c.Administrators...)); err != nil {
-		return usageError{err}
-	}
-	if _, err := os.Stat(c.Policy); err != nil && c.Policy != "" && !c.policyOptional() {
-		return usageError{fmt.Errorf("policy: %w (policy: \"\" has every user use published kernels)", err)}
+		return err
 	}
 	hangups := make(chan os.Signal, 1)
 	// From the first moment on, since a signal that nobody waits for is deadly.
@@ -134,6 +118,31 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 		return cause
 	}
 	return err
+}
+
+// checkBeforehand looks at what the broker needs before it waits for another one, and returns the check of registered kernels.
+func checkBeforehand(c config, log *slog.Logger) (func(kb.Kernel, []byte) error, error) {
+	// Users read the snapshot in there; etcd closes its own folder.
+	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if err := unix.Access(c.DataDir, unix.W_OK|unix.X_OK); err != nil {
+		return nil, fmt.Errorf("data folder %q: %w", c.DataDir, err)
+	}
+	checkSignature, err := signing.NewRegistrationCheck(c.TrustList)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if c.TrustList != "" {
+		log.Info("kernels must be signed to be registered", "trust_list", c.TrustList)
+	}
+	if _, err := uids(append([]string{c.Slurm.User}, c.Administrators...)); err != nil {
+		return nil, usageError{err}
+	}
+	if _, err := os.Stat(c.Policy); err != nil && c.Policy != "" && !c.policyOptional() {
+		return nil, usageError{fmt.Errorf("policy: %w (policy: \"\" has every user use published kernels)", err)}
+	}
+	return checkSignature, nil
 }
 
 func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files *artifact.Store, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
