@@ -222,7 +222,8 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	token := d.in.NewToken()
 	n.Issue(token, kernel)
 	n.Pending = &kb.Pending{Kernel: kernel, Token: token, PrevBootID: n.Boot.BootID,
-		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref}
+		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref,
+		LoadOnly: owner != nil && owner.Switching()}
 }
 
 const (
@@ -238,10 +239,11 @@ const (
 
 // loadOnly lets a node load the kernel of its job, and not boot it before Slurm was seen since the job got the node. If its
 // slurmd registered in the second of the allocation, any answer that slurmd gave before ends Slurm's wait for the boot,
-// which would then be a crash to Slurm: such a node waits until all of them have come.
+// which would then be a crash to Slurm: such a node waits until all of them have come. What it may do once it may do for
+// good, since it may have begun.
 func (d *decision) loadOnly(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	p := n.Pending
-	if p == nil || p.Progress != kb.ProgressLoading || !agent.Connected {
+	if p == nil || !p.LoadOnly || p.Progress != kb.ProgressLoading || !agent.Connected {
 		return
 	}
 	p.LoadOnly = false

@@ -73,7 +73,7 @@ type Slurmd struct {
 // Said returns what is known after one more report: a slurmd that was there before is no newer for it.
 func (s Slurmd) Said(start uint64, running bool, now time.Time) Slurmd {
 	since := s.Since
-	if !s.Running || start != s.Start {
+	if running && (!s.Running || start != s.Start) {
 		since = now
 	}
 	return Slurmd{Start: start, Running: running, At: now, Since: since}

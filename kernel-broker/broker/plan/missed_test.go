@@ -86,9 +86,35 @@ func TestNoBootBeforeSlurmWasSeen(t *testing.T) {
 		}
 	}
 
+	// What the node was allowed to do it may have begun: while it boots its slurmd is reported to have ended, more than once.
+	w = begun(t, long)
+	seen(w, waits, 0)
+	for range 2 {
+		a := w.agents["n1"]
+		a.Slurmd = a.Slurmd.Said(a.Slurmd.Start, false, w.now)
+		w.agents["n1"] = a
+		if w.pass(10 * time.Millisecond); w.nodes["n1"].Pending.LoadOnly {
+			t.Error("a node that may boot may not any more")
+		}
+	}
+
 	w = begun(t, just)
 	w.pass(unseenLimit)
 	if p := w.nodes["n1"].Pending; p == nil || p.LoadOnly {
 		t.Errorf("Slurm does not answer: %+v", p)
+	}
+}
+
+func TestSlurmdIsThereSince(t *testing.T) {
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	s := Slurmd{}
+	for second, c := range []struct {
+		start   uint64
+		running bool
+		since   int64
+	}{{0, true, 0}, {0, true, 0}, {0, false, 0}, {0, false, 0}, {0, true, 4}, {1, true, 5}, {1, false, 5}} {
+		if s = s.Said(c.start, c.running, at(int64(second))); !s.Since.Equal(at(c.since)) || !s.At.Equal(at(int64(second))) {
+			t.Errorf("report %d: %+v", second, s)
+		}
 	}
 }
