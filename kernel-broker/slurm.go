@@ -285,6 +285,9 @@ type SlurmView struct {
 	Queue        []SlurmJob
 	Nodes        map[string]SlurmNode
 	Reservations []SlurmReservation
+	// NodeFailed are the jobs that ended since a node of theirs failed or was set down, by id. They are asked for only where
+	// Slurm boots a node of which somebody else has said something.
+	NodeFailed map[uint32]bool
 	// ResumeTimeout is how long Slurm waits for a node's boot; 0 if unknown.
 	ResumeTimeout time.Duration
 	// Commented: the first jobs of the queue have their AdminComment filled in.

@@ -107,9 +107,35 @@ func TestDownSurvives(t *testing.T) {
 	s.WaitJob(id, "RUNNING")
 	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
 	s.Must("root", "scontrol", "update", "nodename=n1", "state=down", "reason=smoke in rack 7")
+	s.staysDown("n1", "smoke in rack 7")
+	if boots := s.BootsOf("n1"); len(boots) < 3 || s.Node("n1").Kernel() != KernelNamed(StockName).Release {
+		t.Errorf("it did not return: booted by %v, runs %s", boots, s.Node("n1").Kernel())
+	}
+}
+
+// The same while the broker is away, of a node whose job is not requeued: what tells it from a drain is how the job ended.
+func TestDownWhileTheBrokerIsAway(t *testing.T) {
+	t.Parallel()
+	s := Start(t, nil)
+	id := s.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm", "--no-requeue")
+	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
+	s.Wait(Limit, "the return to be armed, and no requeue", func() bool {
+		return strings.Contains(s.NodeState("n1")["State"], "REBOOT_REQUESTED") && s.Job(id)["Requeue"] == "0"
+	})
+	s.OK(s.Broker().Kill(s.Ctx))
+	s.Must("root", "scontrol", "update", "nodename=n1", "state=down", "reason=smoke in rack 7")
+	s.Wait(Limit, "Slurm to boot n1", func() bool { return strings.Contains(s.NodeState("n1")["State"], "REBOOT_ISSUED") })
+	s.OK(s.Broker().Start(s.Ctx))
+	s.Wait(Limit, "n1 on stock", func() bool { return s.Node("n1").Kernel() == KernelNamed(StockName).Release })
+	s.staysDown("n1", "smoke in rack 7")
+}
+
+// staysDown checks that a node stays as an administrator set it down, and takes no job.
+func (s *Trial) staysDown(node, reason string) {
+	s.T.Helper()
 	down := func() bool {
-		n := s.NodeState("n1")
-		return strings.HasPrefix(n["State"], "DOWN") && n["Reason"] != "" && strings.Contains(n["Reason"], "smoke in rack 7")
+		n := s.NodeState(node)
+		return strings.HasPrefix(n["State"], "DOWN") && strings.Contains(n["Reason"], reason)
 	}
 	// Restoring Slurm's state takes three commands, between which the node is drained.
 	const inPassing = 2 * time.Second
@@ -120,12 +146,9 @@ func TestDownSurvives(t *testing.T) {
 		}
 		return time.Since(since) > inPassing
 	}) {
-		t.Fatalf("it is no longer down: %s", s.NodeLine("n1"))
+		s.T.Fatalf("it is no longer down: %s", s.NodeLine(node))
 	}
-	s.takesNothing("n1")
-	if boots := s.BootsOf("n1"); len(boots) < 3 || s.Node("n1").Kernel() != KernelNamed(StockName).Release {
-		t.Errorf("it did not return: booted by %v, runs %s", boots, s.Node("n1").Kernel())
-	}
+	s.takesNothing(node)
 }
 
 // A reboot by scontrol is a reboot: a new boot id, and the node idle again.

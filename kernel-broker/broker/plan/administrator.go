@@ -189,7 +189,7 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 
 // wasDowned tells a node that was set down from one that was drained. Slurm
 // itself sets one down to boot it, be it ever so shortly after: what tells then
-// is that its job was thrown off it.
+// is that its job was thrown off it, to be requeued or for good.
 func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
 	switch {
 	case !s.Down() || s.Unknown():
@@ -200,6 +200,9 @@ func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
 	a := d.allocs[n.Timeline]
 	if a == nil || a.Suspended || a.Phase == kb.PhaseFailed {
 		return false // it is the broker that has the job requeued
+	}
+	if d.in.Slurm.NodeFailed[a.ID.Job] {
+		return true
 	}
 	for _, j := range d.in.Slurm.Queue {
 		if j.ID == a.ID.Job && j.Restart > a.ID.Restart {

@@ -260,11 +260,21 @@ func TestDrainOfANodeWhoseJobTheBrokerRequeues(t *testing.T) {
 		w := running(t)
 		n := w.nodes["n1"]
 		change(w.allocs[kb.JobID{Job: 7}])
-		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: 1, State: "PENDING", Reason: "BeginTime", Reboot: true}}
 		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
-		d := &decision{in: w.input(), nodes: w.nodes, allocs: w.allocs}
-		if down := d.wasDowned(n, w.slurm.Nodes["n1"]); down != (name == "thrown off by Slurm") {
-			t.Errorf("%s: set down: %t", name, down)
+		wasDowned := func() bool {
+			d := &decision{in: w.input(), nodes: w.nodes, allocs: w.allocs}
+			return d.wasDowned(n, w.slurm.Nodes["n1"])
+		}
+		if wasDowned() {
+			t.Errorf("%s: set down, and no job was thrown off", name)
+		}
+		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: 1, State: "PENDING", Reason: "BeginTime", Reboot: true}}
+		if down := wasDowned(); down != (name == "thrown off by Slurm") {
+			t.Errorf("%s: requeued: set down: %t", name, down)
+		}
+		w.slurm.Queue, w.slurm.NodeFailed = nil, map[uint32]bool{7: true} // with --no-requeue
+		if down := wasDowned(); down != (name == "thrown off by Slurm") {
+			t.Errorf("%s: ended: set down: %t", name, down)
 		}
 	}
 }

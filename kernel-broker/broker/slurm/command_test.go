@@ -5,6 +5,8 @@ package slurm
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -225,6 +227,30 @@ func TestTiers(t *testing.T) {
 	}
 }
 
+// Which jobs ended with a node is asked where Slurm boots one of which an administrator has said something.
+func TestJobsOfFailedNodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		state, reason, ended string
+		want                 map[uint32]bool
+		fails                bool
+	}{
+		"drained or set down": {"DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued", "7           \n12          \n", map[uint32]bool{7: true, 12: true}, false},
+		"no job":              {"DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM", "", map[uint32]bool{}, false},
+		"no id":               {"DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM", "7_2         \n", nil, true},
+		"a return":            {"DOWN+DRAIN+REBOOT_ISSUED", "kprof: return", "7           \n", nil, false},
+		"no boot":             {"DOWN+DRAIN", "bad DIMM", "7           \n", nil, false},
+	} {
+		client, _ := fake(t, fmt.Sprintf(`case "$*" in
+*"show node"*) echo "NodeName=n1 OS=Linux State=%s Reason=%s [root@2026-11-20T11:45:47]" ;;
+*"show reservation"*) echo "No reservations in the system" ;;
+esac`, c.state, c.reason), `case "$*" in *--states=NODE_FAIL*) printf '`+c.ended+`' ;; esac`)
+		view, err := client.View(t.Context(), false)
+		if (err != nil) != c.fails || !maps.Equal(view.NodeFailed, c.want) {
+			t.Errorf("%s: %v, %v", name, view.NodeFailed, err)
+		}
+	}
+}
+
 func TestView(t *testing.T) {
 	client, log := fake(t, viewScontrol, viewSqueue)
 	view, err := client.View(t.Context(), true)
@@ -252,6 +278,9 @@ func TestView(t *testing.T) {
 	}
 	if strings.Count(log(), "--states") != 3 || strings.Count(log(), "admin_comment") != 1 {
 		t.Errorf("ran\n%s", log())
+	}
+	if view.NodeFailed != nil {
+		t.Errorf("jobs that ended were asked for: %v", view.NodeFailed)
 	}
 	for name, scripts := range map[string][2]string{
 		"squeue fails":       {viewScontrol, "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"},

@@ -39,6 +39,9 @@ func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) 
 	if view.Nodes, err = c.Nodes(ctx, nil); err != nil {
 		return view, err
 	}
+	if view.NodeFailed, err = c.nodeFailed(ctx, view.Nodes); err != nil {
+		return view, err
+	}
 	if view.Reservations, err = c.reservations(ctx); err != nil || !comments {
 		return view, err
 	}
@@ -47,6 +50,30 @@ func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) 
 		return view, err
 	}
 	return view, c.comment(ctx, view.Queue)
+}
+
+// nodeFailed are the jobs that ended since a node failed, if it matters for any node whether it was set down.
+func (c *Client) nodeFailed(ctx context.Context, nodes map[string]kb.SlurmNode) (map[uint32]bool, error) {
+	asked := false
+	for _, n := range nodes {
+		asked = asked || n.RebootIssued() && n.Foreign()
+	}
+	if !asked {
+		return nil, nil
+	}
+	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=NODE_FAIL", fmt.Sprintf("--Format=JobID:%d", idWidth))
+	if err != nil {
+		return nil, err
+	}
+	failed := map[uint32]bool{}
+	for _, word := range strings.Fields(out) {
+		id, err := strconv.ParseUint(word, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("squeue line %.200q is no job's id: %w", word, kb.ErrUnavailable)
+		}
+		failed[uint32(id)] = true
+	}
+	return failed, nil
 }
 
 // rank fills in the tiers of jobs that wait.
