@@ -60,6 +60,10 @@ func (r *run) accountOne(j *job, seen map[string]string) error {
 			return nil
 		}
 	case "NODE_FAIL", "FAILED", "BOOT_FAIL":
+		// slurmctld repeats to a node that was lost that it is to end the job, also when it has just launched the job there again.
+		if seen["Reason"] == "JobLaunchFailure" && seen["Restarts"] != "0" && r.blows() > 0 {
+			return nil
+		}
 		if (j.noRequeue || j.interactive) && r.blows() > 0 {
 			return nil
 		}
