@@ -136,6 +136,9 @@ func (r *run) resumeNode(pick [4]int) (string, error) {
 }
 
 func (r *run) reconfigure([4]int) (string, error) {
+	if r.c.Options().Slurm == "22.05" && slices.ContainsFunc(r.jobs, func(j *job) bool { return j.suspended }) {
+		return "", nil // slurmctld would count it twice on its nodes (_sync_nodes_to_suspended_job), and never boot or switch off those
+	}
 	for _, n := range r.nodes {
 		n.unresumed = n.unresumed || n.rebootFrom != ""
 		if w := n.word; w != nil && w.down && r.c.Options().Slurm == "22.05" && !r.c.Broker().Running() && has(r.seen.nodes[n.name]["State"], "POWERING_UP") {
