@@ -174,7 +174,7 @@ func TestTakenBackAtARestartedSlurmctld(t *testing.T) {
 	w := running(t)
 	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.settle()
-	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 	w.report("n1", kb.ProgressBooting, "", "")
 	w.settle()
 	w.silence("n1")
@@ -203,7 +203,7 @@ func TestSaidAgainToARestartedSlurmctld(t *testing.T) {
 			w := running(t)
 			w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 			w.settle()
-			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
+			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 			home(w)
 			w.node("n1", c.before, "bad DIMM")
 			if actions := w.pass(time.Second); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
@@ -260,7 +260,7 @@ func TestDrainOfANodeWhoseJobTheBrokerRequeues(t *testing.T) {
 		w := running(t)
 		n := w.nodes["n1"]
 		change(w.allocs[kb.JobID{Job: 7}])
-		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 		wasDowned := func() bool {
 			d := &decision{in: w.input(), nodes: w.nodes, allocs: w.allocs}
 			return d.wasDowned(n, w.slurm.Nodes["n1"])

@@ -16,7 +16,6 @@ package workload
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -161,7 +160,6 @@ func Parse(file string, data []byte) (Workload, error) { return parse(file, data
 
 func parse(file string, data []byte, base Workload) (Workload, error) {
 	w := base
-	w.Config = maps.Clone(base.Config)
 	if err := strictyaml.Decode(file, data, &w); err != nil {
 		return Workload{}, err
 	}
