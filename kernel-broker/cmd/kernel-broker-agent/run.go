@@ -78,6 +78,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	keeper = newKeeper(c, proven, stream, log)
 	defer keeper.Close()
 
+	daemon := newSlurmd(c, proven, log)
 	tools, err := newKexec(c)
 	if err != nil {
 		return err
@@ -97,7 +98,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 			Topology: func() (kb.Topology, error) { return inventory.Topology(c.Sys) },
 		},
 		Settle:    func(ctx context.Context) { keeper.Settle(ctx, c.Profiling.Settle) },
-		Slurmd:    newSlurmd(c, proven, log),
+		Slurmd:    daemon,
 		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited(c), Reboot: agent.RebootBy(c.Reboot.Command), Sync: syscall.Sync, Log: log,
 		Alive: func(connected bool) {
 			service.Alive()

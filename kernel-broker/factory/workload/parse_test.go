@@ -106,14 +106,23 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestLoadSaysWhatIsWrong(t *testing.T) {
+// catalogOf writes a catalog with these workloads.
+func catalogOf(t *testing.T, workloads map[string]string) string {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "workloads"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "workloads", "other.yaml"), []byte(good), 0o644); err != nil {
-		t.Fatal(err)
+	for name, text := range workloads {
+		if err := os.WriteFile(filepath.Join(dir, "workloads", name+".yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
+	return dir
+}
+
+func TestLoadSaysWhatIsWrong(t *testing.T) {
+	dir := catalogOf(t, map[string]string{"other": good})
 	for name, want := range map[string]string{
 		"other":      `key "name" is "some", the file is named "other"`,
 		"absent":     `workload "absent": not in the catalog`,
@@ -127,11 +136,7 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestLike(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "workloads"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
+	dir := catalogOf(t, map[string]string{
 		"some":      good + "cpus: 2\nconfig: {/etc/a: a, /etc/b: b}\n",
 		"other":     "name: other\nlike: some\nrun: other\nconfig: {/etc/b: c}\ntest: {size: 30}\n",
 		"third":     "name: third\nlike: other\n",
@@ -139,11 +144,7 @@ func TestLike(t *testing.T) {
 		"itself":    "name: itself\nlike: itself\n",
 		"wrong":     "name: wrong\nlike: some\nrum: wrong\n",
 		"same-size": "name: same-size\nlike: some\ntest: {size: 10}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, "workloads", name+".yaml"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	other, err := Load(dir, "other")
 	if err != nil {
 		t.Fatal(err)

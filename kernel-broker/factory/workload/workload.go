@@ -91,21 +91,25 @@ func load(catalog, name string, mayBeLike bool) (Workload, error) {
 	if err != nil {
 		return Workload{}, err
 	}
-	var own, base Workload
-	if err := strictyaml.Decode(path, data, &own); err != nil {
+	var w Workload
+	if err := strictyaml.Decode(path, data, &w); err != nil {
 		return Workload{}, err
 	}
-	if own.Like != "" && !mayBeLike {
-		return Workload{}, fmt.Errorf("workload %q is itself like %q: name one that is like no other", name, own.Like)
+	if w.Like != "" && !mayBeLike {
+		return Workload{}, fmt.Errorf("workload %q is itself like %q: name one that is like no other", name, w.Like)
 	}
-	if own.Like != "" {
-		if base, err = load(catalog, own.Like, false); err != nil {
+	if w.Like != "" {
+		base, err := load(catalog, w.Like, false)
+		if err != nil {
 			return Workload{}, fmt.Errorf("%s: line %d: key \"like\": %w", path, strictyaml.LineOf(data, "like"), err)
 		}
 		base.Name = ""
+		if err := strictyaml.Decode(path, data, &base); err != nil {
+			return Workload{}, err
+		}
+		w = base
 	}
-	w, err := parse(path, data, base)
-	if err == nil && w.Name != name {
+	if w, err = complete(path, data, w); err == nil && w.Name != name {
 		err = fmt.Errorf("%s: key \"name\" is %q, the file is named %q", path, w.Name, name)
 	}
 	return w, err
@@ -156,13 +160,16 @@ var (
 
 // Parse reads a workload that is like no other one. It is strict: an unknown key, a wrong value and a missing one are errors
 // that name the file and, where there is one, the line.
-func Parse(file string, data []byte) (Workload, error) { return parse(file, data, Workload{}) }
-
-func parse(file string, data []byte, base Workload) (Workload, error) {
-	w := base
+func Parse(file string, data []byte) (Workload, error) {
+	var w Workload
 	if err := strictyaml.Decode(file, data, &w); err != nil {
 		return Workload{}, err
 	}
+	return complete(file, data, w)
+}
+
+// complete fills in what a file leaves out, and checks what is then there.
+func complete(file string, data []byte, w Workload) (Workload, error) {
 	w.fill()
 	if wrong := w.validate(); wrong != nil {
 		return Workload{}, fmt.Errorf("%s: line %d: key %q: %s", file, strictyaml.LineOf(data, wrong.key), wrong.key, wrong.text)
