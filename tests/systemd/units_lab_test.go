@@ -95,7 +95,7 @@ func (s *site) brokerStarts(t *testing.T) {
 		t.Errorf("the broker's status as soon as it is started: %q", text)
 	}
 	s.ctl1.until("the broker's health", well)
-	t.Log(s.ctl1.must("kernelctl profile apply /usr/share/kernel-broker/catalog --kernels /srv/kernels 2>&1"))
+	t.Log(s.ctl1.must("kernelctl profile apply /usr/share/kernel-broker/catalog --kernels /srv/kernels --built 2>&1"))
 	if list := s.ctl1.must("runuser -u alice -- kernelctl profile list"); !strings.Contains(list, "mitgcm") || !strings.Contains(list, "stock") {
 		t.Errorf("a user sees\n%s", list)
 	}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build emulated
+
+package emulated
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
+)
+
+// rootlessUser is neither an account of the host nor of a cluster.
+const rootlessUser = 30007
+
+// rootlessScript runs this test program as a user without rights who has a range of /etc/subuid. The user and its range
+// exist only in a mount namespace of the script's. Arguments: repository, folder for the clusters, test program, user's id.
+const rootlessScript = `set -eu
+mount -t tmpfs -o mode=755 tmpfs /mnt
+mkdir /mnt/repo /mnt/home
+: >/mnt/test
+mount --bind "$1" /mnt/repo
+mount --bind "$2" /mnt/repo/build/emulated
+mount --bind "$3" /mnt/test
+for file in passwd subuid subgid; do cp /etc/$file /mnt/$file; done
+echo "rootless:x:$4:$4::/mnt/home:/bin/sh" >>/mnt/passwd
+echo "rootless:500000:65536" | tee -a /mnt/subuid >>/mnt/subgid
+for file in passwd subuid subgid; do mount --bind /mnt/$file /etc/$file; done
+chown "$4:$4" /mnt/home "$2"
+cd /mnt/repo/tests/emulated
+exec setpriv --reuid "$4" --regid "$4" --clear-groups --reset-env env PATH="$PATH" \
+	/mnt/test -test.run '^TestMainJob$' -test.count 1 -test.v
+`
+
+// A user without rights starts a cluster where user namespaces are open to all: the main job runs there as it does for
+// root.
+func TestMainJobWithoutRoot(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: TestMainJob shows it")
+	}
+	user := fmt.Sprint(rootlessUser)
+	as := []string{"setpriv", "--reuid", user, "--regid", user, "--clear-groups"}
+	open := slices.Concat(as, []string{"unshare", "--user", "true"})
+	if out, err := exec.Command(open[0], open[1:]...).CombinedOutput(); err != nil {
+		t.Skipf("users cannot have user namespaces here: %v: %s", err, out)
+	}
+	o, err := Defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A root with another version of Slurm is in root's cache.
+	if root, err := slurmroot.Find(t.Context(), o.Repo, slurmroot.Default); err != nil || !root.Own() {
+		t.Skipf("the machine's own Slurm is not %s: %v", slurmroot.Default, err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(o.Repo, "build/emulated", o.Slurm, t.Name())
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	atOnce <- struct{}{}
+	defer func() { <-atOnce }()
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", rootlessScript,
+		"rootless", o.Repo, dir, program, user)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, slurmroot.Variable+"=") })
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestMainJob (") {
+		t.Fatalf("without root: %v\n%s\nlogs: %s", err, out, dir)
+	}
+	t.Logf("without root:\n%s", out)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+}
