@@ -132,7 +132,7 @@ func (s *site) brokerEnds(t *testing.T) {
 	}
 	// The policy is reloaded; an invalid one leaves the old one in force.
 	s.ctl1.must("cp /etc/kernel-broker/policy.yaml.sample /etc/kernel-broker/policy.yaml && systemctl reload kernel-broker")
-	s.ctl1.until("the policy", "kernelctl health | grep -q 'policy *well.*/etc/kernel-broker/policy.yaml'")
+	s.ctl1.until("the policy", "kernelctl health | grep -q 'policy *healthy.*/etc/kernel-broker/policy.yaml'")
 	s.ctl1.must("rm /etc/kernel-broker/policy.yaml && systemctl restart kernel-broker")
 
 	s.ctl1.must("systemctl stop kernel-broker && test ! -e /run/kernel-broker && ! ss -tlnH | grep :7440")
