@@ -56,8 +56,12 @@ func TestMainJobWithoutRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A root with another version of Slurm is in root's cache.
-	if root, err := slurmroot.Find(t.Context(), o.Repo, slurmroot.Default); err != nil || !root.Own() {
-		t.Skipf("the machine's own Slurm is not %s: %v", slurmroot.Default, err)
+	root, err := slurmroot.Find(t.Context(), o.Repo, slurmroot.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !root.Own() {
+		t.Skipf("the machine's own Slurm is not %s", slurmroot.Default)
 	}
 	program, err := os.Executable()
 	if err != nil {
