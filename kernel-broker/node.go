@@ -309,6 +309,9 @@ type Node struct {
 	ArmedAt time.Time `json:"armed_at,omitzero"`
 	// ArmedIssued: Slurm has begun that boot.
 	ArmedIssued bool `json:"armed_issued,omitempty"`
+	// AnsweredEarly: slurmd answered before Slurm would end that boot. The node is down no more, and Slurm by itself
+	// takes it down no more either.
+	AnsweredEarly bool `json:"answered_early,omitempty"`
 	// OutOfService is an administrator's state and reason that Slurm is about to forget.
 	OutOfService *OutOfService `json:"said,omitempty"`
 	// TakenBack is what an administrator said and took back, while Slurm still has its reason.

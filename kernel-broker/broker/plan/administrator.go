@@ -101,6 +101,7 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 		n.ArmedAt = time.Time{}
 	}
 	n.ArmedIssued = n.Armed && (n.ArmedIssued || s.RebootIssued() && !s.BootsForJob())
+	n.AnsweredEarly = n.ArmedIssued && (n.AnsweredEarly || s.State == "IDLE" && s.BootForgotten())
 }
 
 // wentBack reports whether a slurmctld that was killed has forgotten the boot that it had issued: the job that the node was
@@ -189,12 +190,13 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 
 // wasDowned tells a node that was set down from one that was drained. Slurm
 // itself sets one down to boot it, be it ever so shortly after: what tells then
-// is that its job was thrown off it, to be requeued or for good.
+// is that slurmd had ended that already, or that its job was thrown off it, to be
+// requeued or for good.
 func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
 	switch {
 	case !s.Down() || s.Unknown():
 		return false
-	case !s.RebootIssued():
+	case !s.RebootIssued() || n.AnsweredEarly:
 		return true
 	}
 	a := d.allocs[n.Timeline]

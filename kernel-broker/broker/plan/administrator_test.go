@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -135,6 +136,37 @@ func TestAdministratorsDownSurvivesRegistration(t *testing.T) {
 	w.pass(w.config.RegisterRetry)
 	if n := w.nodes["n1"]; n.OutOfService != nil {
 		t.Errorf("%+v", n.OutOfService)
+	}
+}
+
+// Slurm takes a node down to boot it, once. An answer of slurmd ends that and leaves the boot: if the node is down again,
+// somebody set it down.
+func TestAdministratorsDownAfterAnEarlyAnswer(t *testing.T) {
+	for reason, drained := range map[string]string{
+		"kprof: mitgcm@3 for job 7": "",
+		"bad fan":                   "bad fan",
+	} {
+		w := running(t)
+		w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", reason)
+		w.settle()
+		off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", reason+" : reboot issued")
+		home(w)
+		w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED", reason+" : reboot issued")
+		w.pass(time.Second)
+		if said := w.nodes["n1"].OutOfService; (said != nil) != (drained != "") || said != nil && said.Down {
+			t.Fatalf("%s: recorded before it is set down: %+v", reason, said)
+		}
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
+		actions := w.pass(time.Second)
+		if !slices.ContainsFunc(actions, func(a Action) bool {
+			return a.Kind == RestoreState && a.State == kb.StateDown && a.Text == "bad DIMM"
+		}) {
+			t.Errorf("%s: recorded %+v, %v", reason, w.nodes["n1"].OutOfService, actions)
+		}
+		said(w, "DOWN+DRAIN+NOT_RESPONDING", "bad DIMM")
+		if w.nodes["n1"].AnsweredEarly {
+			t.Errorf("%s: an answer to a boot that is over counts for the next one", reason)
+		}
 	}
 }
 
