@@ -64,6 +64,11 @@ func (r *run) accountOne(j *job, seen map[string]string) error {
 		if seen["Reason"] == "JobLaunchFailure" && seen["Restarts"] != "0" && r.blows() > 0 {
 			return nil
 		}
+		// slurmctld, killed, forgets that a job began, has the node end it, and at once launches it there again: slurmd has
+		// just revoked its credential.
+		if !r.killed.IsZero() && r.starts[key] > 0 && seen["Reason"] == "NonZeroExitCode" && seen["RunTime"] == "00:00:00" {
+			return nil
+		}
 		if (j.noRequeue || j.interactive) && r.blows() > 0 {
 			return nil
 		}
