@@ -59,7 +59,7 @@ type Result struct {
 // check is one row of the table.
 type check struct {
 	name, about string
-	look        func(*look)
+	examine     func(*examination)
 }
 
 // Names of all checks, in the order of the report.
@@ -92,10 +92,10 @@ func (i Ignored) has(f Finding) bool {
 func Examine(s *Site, ignored Ignored) []Result {
 	var all []Result
 	for _, c := range checks() {
-		l := &look{Site: s, check: c.name}
-		c.look(l)
-		r := Result{Check: c.name, About: c.about, Why: l.why, Outcome: Passed}
-		for _, f := range l.findings {
+		e := &examination{Site: s, check: c.name}
+		c.examine(e)
+		r := Result{Check: c.name, About: c.about, Why: e.why, Outcome: Passed}
+		for _, f := range e.findings {
 			if ignored.has(f) {
 				r.Accepted = append(r.Accepted, f)
 			} else {
@@ -113,33 +113,33 @@ func Examine(s *Site, ignored Ignored) []Result {
 	return all
 }
 
-// look is one check at work.
-type look struct {
+// examination is one check at work.
+type examination struct {
 	*Site
 	check    string
 	findings []Finding
 	why      []string
 }
 
-func (l *look) add(s Severity, object, what, remedy string) {
-	l.findings = append(l.findings, Finding{Check: l.check, Object: object, Severity: s, What: what, Remedy: remedy})
+func (e *examination) add(s Severity, object, what, remedy string) {
+	e.findings = append(e.findings, Finding{Check: e.check, Object: object, Severity: s, What: what, Remedy: remedy})
 }
 
 // wrong adds an error, warn a warning.
-func (l *look) wrong(object, what, remedy string) { l.add(Error, object, what, remedy) }
-func (l *look) warn(object, what, remedy string)  { l.add(Warning, object, what, remedy) }
+func (e *examination) wrong(object, what, remedy string) { e.add(Error, object, what, remedy) }
+func (e *examination) warn(object, what, remedy string)  { e.add(Warning, object, what, remedy) }
 
 // skip notes why the check, or a part of it, is not possible.
-func (l *look) skip(why string) {
-	if !slices.Contains(l.why, why) {
-		l.why = append(l.why, why)
+func (e *examination) skip(why string) {
+	if !slices.Contains(e.why, why) {
+		e.why = append(e.why, why)
 	}
 }
 
 // need returns a fact. Without it the check is not possible.
-func need[T any](l *look, f Fact[T]) (T, bool) {
+func need[T any](e *examination, f Fact[T]) (T, bool) {
 	if f.Value == nil {
-		l.skip(cmp.Or(f.Why, "not looked at"))
+		e.skip(cmp.Or(f.Why, "not looked at"))
 		var none T
 		return none, false
 	}

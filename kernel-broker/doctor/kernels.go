@@ -38,15 +38,15 @@ func usable(profiles []kb.Profile) iter.Seq[kb.ProfileVersion] {
 	}
 }
 
-func stock(l *look) {
-	profiles, ok := need(l, l.Profiles)
+func stock(e *examination) {
+	profiles, ok := need(e, e.Profiles)
 	if ok && !slices.ContainsFunc(profiles, func(p kb.Profile) bool { return p.Name == kb.StockProfile }) {
-		l.wrong(kb.StockProfile, "there is no such profile: no node can return from a job's kernel", "kernel-factory distribution, then kernelctl profile apply; docs/ops/install.md, section 4")
+		e.wrong(kb.StockProfile, "there is no such profile: no node can return from a job's kernel", "kernel-factory distribution, then kernelctl profile apply; docs/ops/install.md, section 4")
 	}
 }
 
-func quarantine(l *look) {
-	profiles, ok := need(l, l.Profiles)
+func quarantine(e *examination) {
+	profiles, ok := need(e, e.Profiles)
 	if !ok {
 		return
 	}
@@ -54,14 +54,14 @@ func quarantine(l *look) {
 		for _, v := range p.Versions {
 			if v.Quarantine != nil && v.Retired == nil {
 				ref := v.Kernel.Ref().String()
-				l.warn(ref, "jobs cannot choose it: "+v.Quarantine.Reason, "find the cause, then kernelctl profile release "+ref+", or kernelctl profile retire "+ref)
+				e.warn(ref, "jobs cannot choose it: "+v.Quarantine.Reason, "find the cause, then kernelctl profile release "+ref+", or kernelctl profile retire "+ref)
 			}
 		}
 	}
 }
 
-func defaultVersion(l *look) {
-	profiles, ok := need(l, l.Profiles)
+func defaultVersion(e *examination) {
+	profiles, ok := need(e, e.Profiles)
 	if !ok {
 		return
 	}
@@ -77,7 +77,7 @@ func defaultVersion(l *look) {
 		case v.Retired != nil:
 			why = "it is retired"
 		}
-		l.wrong(p.Name, fmt.Sprintf("jobs that name no version get version %d: %s", p.DefaultVersion, why), "kernelctl profile promote "+p.Name+"@VERSION, or kernelctl profile rollback "+p.Name)
+		e.wrong(p.Name, fmt.Sprintf("jobs that name no version get version %d: %s", p.DefaultVersion, why), "kernelctl profile promote "+p.Name+"@VERSION, or kernelctl profile rollback "+p.Name)
 	}
 }
 
@@ -101,21 +101,21 @@ func misfits(k kb.Kernel, nodes []Node) (by map[string][]string, all int) {
 const misfitRemedy = "a fragment for the driver in its recipe, and a new version (docs/ops/hardware.md); or keep its jobs off those nodes"
 
 // fits is the common part: the versions, the nodes, and whether any node has reported its hardware.
-func fits(l *look) ([]kb.Profile, []Node, bool) {
-	profiles, ok := need(l, l.Profiles)
+func fits(e *examination) ([]kb.Profile, []Node, bool) {
+	profiles, ok := need(e, e.Profiles)
 	if !ok {
 		return nil, nil, false
 	}
-	nodes, ok := needNodes(l)
+	nodes, ok := needNodes(e)
 	if ok && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Inventory.Architecture != "" }) {
-		l.skip("no node has reported its hardware")
+		e.skip("no node has reported its hardware")
 		return nil, nil, false
 	}
 	return profiles, nodes, ok
 }
 
-func bootsSomewhere(l *look) {
-	profiles, nodes, ok := fits(l)
+func bootsSomewhere(e *examination) {
+	profiles, nodes, ok := fits(e)
 	if !ok {
 		return
 	}
@@ -126,7 +126,7 @@ func bootsSomewhere(l *look) {
 		}
 		if by, all := misfits(v.Kernel, nodes); count(by) == all {
 			cause := slices.Sorted(maps.Keys(by))[0]
-			l.wrong(v.Kernel.Ref().String(), "no node can boot the default version: "+cause, misfitRemedy)
+			e.wrong(v.Kernel.Ref().String(), "no node can boot the default version: "+cause, misfitRemedy)
 		}
 	}
 }
@@ -139,8 +139,8 @@ func count(by map[string][]string) (n int) {
 }
 
 // fitsNodes leaves out default versions that fit nowhere, which another check names.
-func fitsNodes(l *look) {
-	profiles, nodes, ok := fits(l)
+func fitsNodes(e *examination) {
+	profiles, nodes, ok := fits(e)
 	if !ok {
 		return
 	}
@@ -150,7 +150,7 @@ func fitsNodes(l *look) {
 			continue
 		}
 		for _, cause := range slices.Sorted(maps.Keys(by)) {
-			l.warn(v.Kernel.Ref().String(), names(by[cause])+": "+cause, misfitRemedy)
+			e.warn(v.Kernel.Ref().String(), names(by[cause])+": "+cause, misfitRemedy)
 		}
 	}
 }
@@ -161,19 +161,19 @@ func isDefault(profiles []kb.Profile, v kb.ProfileVersion) bool {
 	})
 }
 
-func ignoredArguments(l *look) {
-	profiles, ok := need(l, l.Profiles)
+func ignoredArguments(e *examination) {
+	profiles, ok := need(e, e.Profiles)
 	if !ok {
 		return
 	}
 	for v := range usable(profiles) {
 		ref := v.Kernel.Ref()
-		fact, asked := l.Ignored[ref]
+		fact, asked := e.Ignored[ref]
 		if !asked {
 			continue // it has no argument that needs a configuration
 		}
-		if ignores, ok := need(l, fact); ok && ignores != "" {
-			l.warn(ref.String(), ignores, "a fragment that sets the option in its recipe, and a new version; or one without the argument (docs/ops/kernels.md)")
+		if ignores, ok := need(e, fact); ok && ignores != "" {
+			e.warn(ref.String(), ignores, "a fragment that sets the option in its recipe, and a new version; or one without the argument (docs/ops/kernels.md)")
 		}
 	}
 }
@@ -189,8 +189,8 @@ func Arguments(k kb.Kernel) []string {
 	return list
 }
 
-func signatures(l *look) {
-	profiles, ok := need(l, l.Profiles)
+func signatures(e *examination) {
+	profiles, ok := need(e, e.Profiles)
 	if !ok {
 		return
 	}
@@ -201,18 +201,18 @@ func signatures(l *look) {
 		}
 	}
 	list, known := "", false
-	if f := l.BrokerFile.Value; f != nil && f.Error == "" {
+	if f := e.BrokerFile.Value; f != nil && f.Error == "" {
 		list = f.TrustList
 	}
-	if a := l.Agent.Value; a != nil && a.Error == "" {
+	if a := e.Agent.Value; a != nil && a.Error == "" {
 		list, known = cmp.Or(a.TrustList, list), true
 	}
 	if len(unsigned) > 0 && list == "" && !known {
-		l.skip("whether nodes ask for signatures is in their agent.yaml: run it there, too")
+		e.skip("whether nodes ask for signatures is in their agent.yaml: run it there, too")
 	}
 	for _, ref := range unsigned {
 		if list != "" {
-			l.wrong(ref, "it has no signature, and "+list+" asks for one: nodes refuse it", "kernelctl kernel sign "+ref)
+			e.wrong(ref, "it has no signature, and "+list+" asks for one: nodes refuse it", "kernelctl kernel sign "+ref)
 		}
 	}
 }

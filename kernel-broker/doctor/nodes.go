@@ -24,12 +24,12 @@ func nodeChecks() []check {
 	}
 }
 
-func nodesWithoutAgent(l *look) {
-	theirs, ok := need(l, l.SlurmNodes)
+func nodesWithoutAgent(e *examination) {
+	theirs, ok := need(e, e.SlurmNodes)
 	if !ok {
 		return
 	}
-	ours, ok := need(l, l.Nodes)
+	ours, ok := need(e, e.Nodes)
 	if !ok {
 		return
 	}
@@ -40,16 +40,16 @@ func nodesWithoutAgent(l *look) {
 		}
 	}
 	for _, name := range slices.Sorted(slices.Values(without)) {
-		l.warn(name, "no agent has ever connected from it: a job with a profile that gets it is held", "install kernel-broker-agent there, or keep these jobs off it by a partition or a feature")
+		e.warn(name, "no agent has ever connected from it: a job with a profile that gets it is held", "install kernel-broker-agent there, or keep these jobs off it by a partition or a feature")
 	}
 }
 
-func nodesUnknownToSlurm(l *look) {
-	theirs, ok := need(l, l.SlurmNodes)
+func nodesUnknownToSlurm(e *examination) {
+	theirs, ok := need(e, e.SlurmNodes)
 	if !ok {
 		return
 	}
-	ours, ok := need(l, l.Nodes)
+	ours, ok := need(e, e.Nodes)
 	if !ok {
 		return
 	}
@@ -58,135 +58,135 @@ func nodesUnknownToSlurm(l *look) {
 			continue
 		}
 		if n.Connected {
-			l.warn(n.Name, "the broker knows it and Slurm does not", "node of its agent.yaml must be the NodeName; a node that was taken out of slurm.conf: stop its agent")
-		} else if l.canConnect(n.Name) {
-			l.warn(n.Name, "Slurm does not have it, and its certificate is good: it can connect", "kernelctl node revoke "+n.Name+", if it has left the cluster")
+			e.warn(n.Name, "the broker knows it and Slurm does not", "node of its agent.yaml must be the NodeName; a node that was taken out of slurm.conf: stop its agent")
+		} else if e.canConnect(n.Name) {
+			e.warn(n.Name, "Slurm does not have it, and its certificate is good: it can connect", "kernelctl node revoke "+n.Name+", if it has left the cluster")
 		}
 	}
 }
 
 // canConnect reports whether the node has a certificate that is good now.
-func (l *look) canConnect(node string) bool {
-	if l.Certificates.Value == nil {
+func (e *examination) canConnect(node string) bool {
+	if e.Certificates.Value == nil {
 		return false
 	}
-	return slices.ContainsFunc((*l.Certificates.Value)[node], func(c Certificate) bool { return l.Now.Before(c.Until) })
+	return slices.ContainsFunc((*e.Certificates.Value)[node], func(c Certificate) bool { return e.Now.Before(c.Until) })
 }
 
 // left reports whether Slurm has no such node: the broker's record of a node stays when the node leaves the cluster.
-func (l *look) left(node string) bool {
-	if l.SlurmNodes.Value == nil {
+func (e *examination) left(node string) bool {
+	if e.SlurmNodes.Value == nil {
 		return false
 	}
-	_, known := (*l.SlurmNodes.Value)[node]
+	_, known := (*e.SlurmNodes.Value)[node]
 	return !known
 }
 
 // needNodes are the broker's nodes that are in the cluster.
-func needNodes(l *look) ([]Node, bool) {
-	nodes, ok := need(l, l.Nodes)
-	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return l.left(n.Name) }), ok
+func needNodes(e *examination) ([]Node, bool) {
+	nodes, ok := need(e, e.Nodes)
+	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return e.left(n.Name) }), ok
 }
 
-func agentsAway(l *look) {
-	nodes, ok := needNodes(l)
+func agentsAway(e *examination) {
+	nodes, ok := needNodes(e)
 	if !ok {
 		return
 	}
 	theirs := map[string]kb.SlurmNode{}
-	if l.SlurmNodes.Value != nil {
-		theirs = *l.SlurmNodes.Value
+	if e.SlurmNodes.Value != nil {
+		theirs = *e.SlurmNodes.Value
 	}
 	for _, n := range nodes {
 		// A node that boots has no agent for a while, and one without power has none at all.
 		if n.Connected || n.Phase == "booting" || theirs[n.Name].PoweredDown() {
 			continue
 		}
-		if slices.Contains(l.Revoked, n.Name) {
-			l.warn(n.Name, "its certificate was revoked: jobs with a profile fail there", "take it out of slurm.conf; or kernelctl node token "+n.Name+", and the token to /etc/kernel-broker/token of the node")
+		if slices.Contains(e.Revoked, n.Name) {
+			e.warn(n.Name, "its certificate was revoked: jobs with a profile fail there", "take it out of slurm.conf; or kernelctl node token "+n.Name+", and the token to /etc/kernel-broker/token of the node")
 		} else {
-			l.wrong(n.Name, "its agent is not connected: jobs with a profile fail there", "systemctl status kernel-broker-agent on the node; can it reach the broker's port?")
+			e.wrong(n.Name, "its agent is not connected: jobs with a profile fail there", "systemctl status kernel-broker-agent on the node; can it reach the broker's port?")
 		}
 	}
 }
 
-func failedNodes(l *look) {
-	nodes, ok := needNodes(l)
+func failedNodes(e *examination) {
+	nodes, ok := needNodes(e)
 	if !ok {
 		return
 	}
 	for _, n := range nodes {
 		switch n.Phase {
 		case "failed":
-			l.wrong(n.Name, "it could not be brought to its kernel: "+n.Cause, "docs/ops/troubleshooting.md has the causes; then scontrol update nodename="+n.Name+" state=resume")
+			e.wrong(n.Name, "it could not be brought to its kernel: "+n.Cause, "docs/ops/troubleshooting.md has the causes; then scontrol update nodename="+n.Name+" state=resume")
 		case "unproven":
 			if n.Connected {
-				l.warn(n.Name, "what it runs is not proven: "+n.Cause, "kernelctl node show "+n.Name+"; the profile stock must be the kernel that its firmware boots")
+				e.warn(n.Name, "what it runs is not proven: "+n.Cause, "kernelctl node show "+n.Name+"; the profile stock must be the kernel that its firmware boots")
 			}
 		}
 	}
 }
 
-func agentFile(l *look) {
-	a, ok := need(l, l.Agent)
+func agentFile(e *examination) {
+	a, ok := need(e, e.Agent)
 	if !ok {
 		return
 	}
 	if a.Error != "" {
-		l.wrong(a.Path, a.Error, "correct it; kernel-broker-agent --check, and agent.yaml.sample has every key")
+		e.wrong(a.Path, a.Error, "correct it; kernel-broker-agent --check, and agent.yaml.sample has every key")
 		return
 	}
-	theirs, ok := need(l, l.SlurmNodes)
+	theirs, ok := need(e, e.SlurmNodes)
 	if _, known := theirs[a.Node]; ok && !known {
-		l.wrong(a.Path, fmt.Sprintf("node %q is not a NodeName in slurm.conf", a.Node), "set node in "+a.Path)
+		e.wrong(a.Path, fmt.Sprintf("node %q is not a NodeName in slurm.conf", a.Node), "set node in "+a.Path)
 	}
 }
 
 // needAgent is this node's agent, whose configuration could be read.
-func needAgent(l *look) (Agent, bool) {
-	a, ok := need(l, l.Agent)
+func needAgent(e *examination) (Agent, bool) {
+	a, ok := need(e, e.Agent)
 	if ok && a.Error != "" {
-		l.skip(a.Path + " is not valid")
+		e.skip(a.Path + " is not valid")
 	}
 	return a, ok && a.Error == ""
 }
 
-func agentAnswers(l *look) {
-	a, ok := needAgent(l)
+func agentAnswers(e *examination) {
+	a, ok := needAgent(e)
 	switch {
 	case !ok:
 	case a.Answers != "":
-		l.wrong(a.Node, "the agent does not answer: "+a.Answers, "systemctl enable --now kernel-broker-agent; journalctl -u kernel-broker-agent")
+		e.wrong(a.Node, "the agent does not answer: "+a.Answers, "systemctl enable --now kernel-broker-agent; journalctl -u kernel-broker-agent")
 	case a.NotConnected:
-		l.wrong(a.Node, "the agent has no connection to the broker", "broker of "+a.Path+", its certificate, and a firewall between; journalctl -u kernel-broker-agent")
+		e.wrong(a.Node, "the agent has no connection to the broker", "broker of "+a.Path+", its certificate, and a firewall between; journalctl -u kernel-broker-agent")
 	}
 }
 
-func kexec(l *look) {
-	a, ok := needAgent(l)
+func kexec(e *examination) {
+	a, ok := needAgent(e)
 	switch {
 	case !ok:
 	case a.Kexec.Is == ProgramMissing || a.Kexec.Is == ProgramNotExecutable:
-		l.wrong(a.Node, a.Kexec.Path+" is "+string(a.Kexec.Is)+": no kernel can be loaded", "install kexec-tools, or set kexec.program of "+a.Path)
+		e.wrong(a.Node, a.Kexec.Path+" is "+string(a.Kexec.Is)+": no kernel can be loaded", "install kexec-tools, or set kexec.program of "+a.Path)
 	case a.NoKexec != "":
-		l.wrong(a.Node, a.NoKexec, "sysctl kernel.kexec_load_disabled is set until the next boot: remove it; a kernel without CONFIG_KEXEC cannot be left")
+		e.wrong(a.Node, a.NoKexec, "sysctl kernel.kexec_load_disabled is set until the next boot: remove it; a kernel without CONFIG_KEXEC cannot be left")
 	}
 }
 
-func slurmdUnit(l *look) {
-	a, ok := needAgent(l)
+func slurmdUnit(e *examination) {
+	a, ok := needAgent(e)
 	switch {
 	case !ok:
 	case a.UnitEnabled:
-		l.wrong(a.Node, "slurmd.service is enabled: slurmd starts on a kernel that the broker has not proven, and a boot looks like a crash", "systemctl disable slurmd")
+		e.wrong(a.Node, "slurmd.service is enabled: slurmd starts on a kernel that the broker has not proven, and a boot looks like a crash", "systemctl disable slurmd")
 	case a.Systemd && !a.DropIn:
-		l.wrong(a.Node, "slurmd.service does not wait for the agent: slurmd may start on any kernel", "install /usr/share/kernel-broker/slurmd.service.d/kernel-broker.conf to /etc/systemd/system/slurmd.service.d, and systemctl daemon-reload")
+		e.wrong(a.Node, "slurmd.service does not wait for the agent: slurmd may start on any kernel", "install /usr/share/kernel-broker/slurmd.service.d/kernel-broker.conf to /etc/systemd/system/slurmd.service.d, and systemctl daemon-reload")
 	}
 }
 
-func slurmdOptions(l *look) {
-	if a, ok := needAgent(l); ok && a.Reports != "" {
-		l.wrong(a.Reports, "it gives slurmd -b at every start: Slurm takes a restart of slurmd for a crash and ends the node's jobs", "remove -b from "+a.Reports)
+func slurmdOptions(e *examination) {
+	if a, ok := needAgent(e); ok && a.Reports != "" {
+		e.wrong(a.Reports, "it gives slurmd -b at every start: Slurm takes a restart of slurmd for a crash and ends the node's jobs", "remove -b from "+a.Reports)
 	}
 }
 

@@ -39,46 +39,46 @@ func slurmChecks() []check {
 	}
 }
 
-func slurmAnswers(l *look) {
-	a, ok := need(l, l.Slurmctld)
+func slurmAnswers(e *examination) {
+	a, ok := need(e, e.Slurmctld)
 	if ok && a.Error != "" {
-		l.wrong("slurmctld", "it does not answer: "+a.Error, "start slurmctld, or correct slurm.conf and munge on this host (scontrol ping)")
+		e.wrong("slurmctld", "it does not answer: "+a.Error, "start slurmctld, or correct slurm.conf and munge on this host (scontrol ping)")
 	}
 }
 
-func reservations(l *look) {
-	moving, ok := need(l, l.Moving)
+func reservations(e *examination) {
+	moving, ok := need(e, e.Moving)
 	if !ok {
 		return
 	}
 	for _, name := range moving {
-		l.warn(name, "Slurm chooses the reservation's nodes, and replaces those that a job with a kernel profile runs on: it wanders through the cluster",
+		e.warn(name, "Slurm chooses the reservation's nodes, and replaces those that a job with a kernel profile runs on: it wanders through the cluster",
 			"make it again with nodes=, or with flags=STATIC_ALLOC (docs/ops/slurm-matrix.md)")
 	}
 }
 
 // word checks that a list of slurm.conf has a word.
-func word(key, want string, severity Severity, without string) func(*look) {
-	return func(l *look) {
-		if c, ok := need(l, l.Slurm); ok && !c.Has(key, want) {
-			l.add(severity, key, fmt.Sprintf("%s lacks %s: %s", key, want, without), fmt.Sprintf("add %s to %s in slurm.conf; %s", want, key, sample))
+func word(key, want string, severity Severity, without string) func(*examination) {
+	return func(e *examination) {
+		if c, ok := need(e, e.Slurm); ok && !c.Has(key, want) {
+			e.add(severity, key, fmt.Sprintf("%s lacks %s: %s", key, want, without), fmt.Sprintf("add %s to %s in slurm.conf; %s", want, key, sample))
 		}
 	}
 }
 
 // hook checks a program that Slurm runs: that it is set, and where this host runs it, that it is ours.
-func hook(key, name, without string) func(*look) {
+func hook(key, name, without string) func(*examination) {
 	remedy := fmt.Sprintf("set %s=/usr/libexec/kernel-broker/%s in slurm.conf, or call it from the site's own program and pass on the exit code", key, name)
-	return func(l *look) {
-		c, ok := need(l, l.Slurm)
+	return func(e *examination) {
+		c, ok := need(e, e.Slurm)
 		if !ok {
 			return
 		}
 		if len(c.Values(key)) == 0 {
-			l.wrong(key, key+" is not set: "+without, remedy)
+			e.wrong(key, key+" is not set: "+without, remedy)
 			return
 		}
-		programs, ok := need(l, l.Programs[key])
+		programs, ok := need(e, e.Programs[key])
 		if !ok {
 			return
 		}
@@ -86,10 +86,10 @@ func hook(key, name, without string) func(*look) {
 		for _, p := range programs {
 			switch p.Is {
 			case ProgramMissing:
-				l.wrong(key, fmt.Sprintf("%s is not on this host: %s", p.Path, without), "install Kernel Broker here, or correct "+key+" in slurm.conf")
+				e.wrong(key, fmt.Sprintf("%s is not on this host: %s", p.Path, without), "install Kernel Broker here, or correct "+key+" in slurm.conf")
 				return
 			case ProgramNotExecutable:
-				l.wrong(key, fmt.Sprintf("%s cannot be executed: %s", p.Path, without), "chmod 755 "+p.Path)
+				e.wrong(key, fmt.Sprintf("%s cannot be executed: %s", p.Path, without), "chmod 755 "+p.Path)
 				return
 			case ProgramOurs, ProgramCallsOurs:
 				ours = true
@@ -97,7 +97,7 @@ func hook(key, name, without string) func(*look) {
 			}
 		}
 		if !ours {
-			l.wrong(key, fmt.Sprintf("%s neither is Kernel Broker's nor names it: %s", paths(programs), without), remedy)
+			e.wrong(key, fmt.Sprintf("%s neither is Kernel Broker's nor names it: %s", paths(programs), without), remedy)
 		}
 	}
 }
@@ -110,8 +110,8 @@ func paths(programs []Program) string {
 	return strings.Join(list, ", ")
 }
 
-func prologFlags(l *look) {
-	c, ok := need(l, l.Slurm)
+func prologFlags(e *examination) {
+	c, ok := need(e, e.Slurm)
 	if !ok {
 		return
 	}
@@ -119,13 +119,13 @@ func prologFlags(l *look) {
 		{"Alloc", "the gate does not run before the job"}, {"DeferBatch", "a batch script may start before the switch"},
 	} {
 		if flag := f.flag; !c.Has("PrologFlags", flag) {
-			l.wrong(flag, "PrologFlags lacks "+flag+": "+f.without, "add "+flag+" to PrologFlags in slurm.conf; "+sample)
+			e.wrong(flag, "PrologFlags lacks "+flag+": "+f.without, "add "+flag+" to PrologFlags in slurm.conf; "+sample)
 		}
 	}
 }
 
-func holdOnPrologFail(l *look) {
-	c, ok := need(l, l.Slurm)
+func holdOnPrologFail(e *examination) {
+	c, ok := need(e, e.Slurm)
 	if !ok {
 		return
 	}
@@ -135,14 +135,14 @@ func holdOnPrologFail(l *look) {
 	}
 	for _, w := range words {
 		if !c.Has("SchedulerParameters", w) {
-			l.warn(w, "SchedulerParameters lacks "+w+": a job whose node fails is held or ended, not requeued", "add "+w+" to SchedulerParameters in slurm.conf; "+sample)
+			e.warn(w, "SchedulerParameters lacks "+w+": a job whose node fails is held or ended, not requeued", "add "+w+" to SchedulerParameters in slurm.conf; "+sample)
 		}
 	}
 }
 
-func jobRequeue(l *look) {
-	if c, ok := need(l, l.Slurm); ok && c.Value("JobRequeue") == "0" {
-		l.warn("JobRequeue", "JobRequeue is 0: a plain job on a node that cannot return ends instead of being requeued", "set JobRequeue=1 in slurm.conf")
+func jobRequeue(e *examination) {
+	if c, ok := need(e, e.Slurm); ok && c.Value("JobRequeue") == "0" {
+		e.warn("JobRequeue", "JobRequeue is 0: a plain job on a node that cannot return ends instead of being requeued", "set JobRequeue=1 in slurm.conf")
 	}
 }
 
@@ -150,17 +150,17 @@ func jobRequeue(l *look) {
 const defaultLoadLimit = 2 * time.Minute
 
 // resumeTimeout compares with the slowest profile: fetching, loading and every try of its boot.
-func resumeTimeout(l *look) {
-	c, ok := need(l, l.Slurm)
+func resumeTimeout(e *examination) {
+	c, ok := need(e, e.Slurm)
 	if !ok {
 		return
 	}
-	profiles, ok := need(l, l.Profiles)
+	profiles, ok := need(e, e.Profiles)
 	if !ok {
 		return
 	}
 	load := defaultLoadLimit
-	if f := l.BrokerFile.Value; f != nil && f.LoadLimit > 0 {
+	if f := e.BrokerFile.Value; f != nil && f.LoadLimit > 0 {
 		load = f.LoadLimit
 	}
 	var longest time.Duration
@@ -174,13 +174,13 @@ func resumeTimeout(l *look) {
 		}
 	}
 	if have, set := c.Seconds("ResumeTimeout"); set && time.Duration(have)*time.Second < longest {
-		l.warn("ResumeTimeout", fmt.Sprintf("ResumeTimeout is %d s; the switch to %s may take %.0f s (loading and every boot), and Slurm sets a slower node down", have, slowest, longest.Seconds()),
+		e.warn("ResumeTimeout", fmt.Sprintf("ResumeTimeout is %d s; the switch to %s may take %.0f s (loading and every boot), and Slurm sets a slower node down", have, slowest, longest.Seconds()),
 			fmt.Sprintf("set ResumeTimeout=%.0f or more in slurm.conf, or lower boot_timeout and boot_attempts of the profile", longest.Seconds()))
 	}
 }
 
-func prologTimeout(l *look) {
-	c, ok := need(l, l.Slurm)
+func prologTimeout(e *examination) {
+	c, ok := need(e, e.Slurm)
 	if !ok {
 		return
 	}
@@ -190,105 +190,105 @@ func prologTimeout(l *look) {
 			continue // unlimited
 		}
 		if resume, set := c.Seconds("ResumeTimeout"); set && limit <= resume {
-			l.wrong(key, fmt.Sprintf("%s (%d s) is not above ResumeTimeout (%d s): Slurm kills a prolog that waits for its nodes", key, limit, resume),
+			e.wrong(key, fmt.Sprintf("%s (%d s) is not above ResumeTimeout (%d s): Slurm kills a prolog that waits for its nodes", key, limit, resume),
 				fmt.Sprintf("set %s above ResumeTimeout and above prolog_limit of client.yaml", key))
 			continue
 		}
-		if f := l.Client.Value; f != nil && f.PrologLimit >= time.Duration(limit)*time.Second {
-			l.wrong(key, fmt.Sprintf("%s (%d s) is not above prolog_limit of client.yaml (%v): Slurm kills a prolog without its reason", key, limit, f.PrologLimit),
+		if f := e.Client.Value; f != nil && f.PrologLimit >= time.Duration(limit)*time.Second {
+			e.wrong(key, fmt.Sprintf("%s (%d s) is not above prolog_limit of client.yaml (%v): Slurm kills a prolog without its reason", key, limit, f.PrologLimit),
 				"raise "+key+" in slurm.conf, or lower prolog_limit")
 		}
 	}
 }
 
-func jobSubmitScript(l *look) {
-	s, ok := need(l, l.JobSubmit)
+func jobSubmitScript(e *examination) {
+	s, ok := need(e, e.JobSubmit)
 	if !ok {
 		return
 	}
 	load := fmt.Sprintf("load /usr/lib/kernel-broker/job_submit.lua in %s with dofile and call its functions; docs/ops/install.md, section 2", s.Path)
 	switch {
 	case s.Error != "":
-		l.wrong(s.Path, "it cannot be read: "+s.Error+"; slurmctld refuses every job", "copy /usr/lib/kernel-broker/job_submit.lua there")
+		e.wrong(s.Path, "it cannot be read: "+s.Error+"; slurmctld refuses every job", "copy /usr/lib/kernel-broker/job_submit.lua there")
 	case s.Ours:
 	case s.Loads == "":
-		l.wrong(s.Path, "it does not load Kernel Broker's: a job with --kernel-profile asks for no boot", load)
+		e.wrong(s.Path, "it does not load Kernel Broker's: a job with --kernel-profile asks for no boot", load)
 	case s.Missing:
-		l.wrong(s.Path, "it loads "+s.Loads+", which is not there: slurmctld refuses every job", "install Kernel Broker on this host, or correct the path")
+		e.wrong(s.Path, "it loads "+s.Loads+", which is not there: slurmctld refuses every job", "install Kernel Broker on this host, or correct the path")
 	case !s.Submit:
-		l.wrong(s.Path, "it does not call kernel_broker.submit: a job with --kernel-profile asks for no boot", load)
+		e.wrong(s.Path, "it does not call kernel_broker.submit: a job with --kernel-profile asks for no boot", load)
 	case !s.Modify:
-		l.warn(s.Path, "it does not call kernel_broker.modify: a change of a job may share its nodes", load)
+		e.warn(s.Path, "it does not call kernel_broker.modify: a change of a job may share its nodes", load)
 	}
 }
 
-func plugstack(l *look) {
-	p, ok := need(l, l.Plugstack)
+func plugstack(e *examination) {
+	p, ok := need(e, e.Plugstack)
 	if !ok {
 		return
 	}
 	remedy := "add the line \"required /usr/lib/kernel-broker/" + pluginFile + "\" to " + p.Path
 	if p.Error != "" {
-		l.wrong(p.Path, "it cannot be read: "+p.Error, remedy)
+		e.wrong(p.Path, "it cannot be read: "+p.Error, remedy)
 		return
 	}
 	i := slices.IndexFunc(p.Lines, PlugstackLine.Ours)
 	switch {
 	case i < 0:
-		l.wrong(p.Path, "it does not name the plugin: sbatch here has no --kernel-profile, and a node has no gate", remedy)
+		e.wrong(p.Path, "it does not name the plugin: sbatch here has no --kernel-profile, and a node has no gate", remedy)
 	case p.Lines[i].Word != "required":
-		l.wrong(p.Path, "the plugin is "+p.Lines[i].Word+": Slurm ignores what it says, and so the gate", "write required in place of "+p.Lines[i].Word+" in "+p.Path)
+		e.wrong(p.Path, "the plugin is "+p.Lines[i].Word+": Slurm ignores what it says, and so the gate", "write required in place of "+p.Lines[i].Word+" in "+p.Path)
 	}
 }
 
-func pluginVersion(l *look) {
-	p, ok := need(l, l.Plugin)
+func pluginVersion(e *examination) {
+	p, ok := need(e, e.Plugin)
 	if !ok {
 		return
 	}
 	switch {
 	case p.Error != "":
-		l.wrong(p.Path, "it cannot be loaded: "+p.Error, "install the plugin of this Slurm's release on this host")
+		e.wrong(p.Path, "it cannot be loaded: "+p.Error, "install the plugin of this Slurm's release on this host")
 	case p.Installed == "":
-		l.skip("scontrol --version does not say which Slurm this host has")
+		e.skip("scontrol --version does not say which Slurm this host has")
 	case p.Slurm != p.Installed:
-		l.wrong(p.Path, fmt.Sprintf("it is compiled for Slurm %s, and this host has %s: Slurm does not load it", p.Slurm, p.Installed), "install the plugin for Slurm "+p.Installed+", or compile it with this host's headers")
+		e.wrong(p.Path, fmt.Sprintf("it is compiled for Slurm %s, and this host has %s: Slurm does not load it", p.Slurm, p.Installed), "install the plugin for Slurm "+p.Installed+", or compile it with this host's headers")
 	}
 }
 
-func snapshot(l *look) {
-	s, ok := need(l, l.Snapshot)
+func snapshot(e *examination) {
+	s, ok := need(e, e.Snapshot)
 	switch {
 	case !ok:
 	case s.Error != "":
-		l.warn(s.Path, "it cannot be read: "+s.Error+"; a misspelt profile is only warned about here when the broker does not answer",
+		e.warn(s.Path, "it cannot be read: "+s.Error+"; a misspelt profile is only warned about here when the broker does not answer",
 			"copy "+path.Base(s.Path)+" from the broker's host to "+s.Path)
 	case s.Stale:
-		l.warn(s.Path, "it differs from the broker's: each submission with a new profile asks the broker", "copy it again from the broker's host, with a timer")
+		e.warn(s.Path, "it differs from the broker's: each submission with a new profile asks the broker", "copy it again from the broker's host, with a timer")
 	}
 }
 
-func accountsEnforced(l *look) {
-	c, ok := need(l, l.Slurm)
+func accountsEnforced(e *examination) {
+	c, ok := need(e, e.Slurm)
 	if !ok {
 		return
 	}
-	f, ok := need(l, l.BrokerFile)
+	f, ok := need(e, e.BrokerFile)
 	if ok && f.Error != "" {
-		l.skip(f.Path + " cannot be read")
+		e.skip(f.Path + " cannot be read")
 		return
 	}
 	if ok && len(f.Accounts) > 0 && !c.Has("AccountingStorageEnforce", "associations") && !c.Has("AccountingStorageEnforce", "all") {
-		l.wrong("AccountingStorageEnforce", fmt.Sprintf("the policy names the accounts %s, and Slurm lets a user name any account", names(f.Accounts)), "add associations to AccountingStorageEnforce in slurm.conf")
+		e.wrong("AccountingStorageEnforce", fmt.Sprintf("the policy names the accounts %s, and Slurm lets a user name any account", names(f.Accounts)), "add associations to AccountingStorageEnforce in slurm.conf")
 	}
 }
 
-func systemCores(l *look) {
-	c, ok := need(l, l.Slurm)
+func systemCores(e *examination) {
+	c, ok := need(e, e.Slurm)
 	if !ok {
 		return
 	}
-	profiles, ok := need(l, l.Profiles)
+	profiles, ok := need(e, e.Profiles)
 	if !ok {
 		return
 	}
@@ -302,9 +302,9 @@ func systemCores(l *look) {
 		return
 	}
 	if !c.Has("SchedulerParameters", "spec_cores_first") {
-		l.warn("SchedulerParameters", "it lacks spec_cores_first, and "+names(with)+" keep cores for the system: tasks share the application's cores", "add spec_cores_first, and CoreSpecCount to the nodes; docs/ops/cores.md")
+		e.warn("SchedulerParameters", "it lacks spec_cores_first, and "+names(with)+" keep cores for the system: tasks share the application's cores", "add spec_cores_first, and CoreSpecCount to the nodes; docs/ops/cores.md")
 	}
 	if c.Has("TaskPluginParam", "SlurmdOffSpec") {
-		l.wrong("TaskPluginParam", "SlurmdOffSpec moves slurmd off the system cores, onto those of the jobs on "+names(with), "remove SlurmdOffSpec from TaskPluginParam")
+		e.wrong("TaskPluginParam", "SlurmdOffSpec moves slurmd off the system cores, onto those of the jobs on "+names(with), "remove SlurmdOffSpec from TaskPluginParam")
 	}
 }

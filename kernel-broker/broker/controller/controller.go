@@ -59,7 +59,7 @@ type Controller struct {
 	damaged map[string]string // images of stock, by digest
 	// restored is when Slurm was last told what an administrator said of a node.
 	restored  map[string]time.Time
-	checked   time.Time         // when these were looked at last
+	checked   time.Time         // when these were checked last
 	oversized map[string]string // records that were too large, and what was done
 	snapshot  string
 	watchers  map[kb.JobID][]chan struct{}

@@ -33,14 +33,14 @@ func (w *weighed) Commit(ctx context.Context, writes ...store.Write) (int64, err
 	return w.Store.Commit(ctx, writes...)
 }
 
-// counted is a slurmctld that counts how often it is looked at.
+// counted is a slurmctld that counts how often it is polled.
 type counted struct {
 	*fakeSlurm
-	looks atomic.Int64
+	polls atomic.Int64
 }
 
 func (c *counted) View(ctx context.Context, comments bool) (kb.SlurmView, error) {
-	c.looks.Add(1)
+	c.polls.Add(1)
 	return c.fakeSlurm.View(ctx, comments)
 }
 
@@ -78,13 +78,13 @@ func inBubble(t *testing.T, check func(p *paced)) {
 	})
 }
 
-// lookedAt returns how often slurmctld was looked at in a while.
-func (p *paced) lookedAt(while func()) int64 {
+// polledDuring returns how often slurmctld was polled in a while.
+func (p *paced) polledDuring(while func()) int64 {
 	synctest.Wait()
-	p.slurm.looks.Store(0)
+	p.slurm.polls.Store(0)
 	while()
 	synctest.Wait()
-	return p.slurm.looks.Load()
+	return p.slurm.polls.Load()
 }
 
 // large is the most that a node may say of its hardware, and another one each time.
@@ -170,22 +170,22 @@ func TestLooksOfOneNode(t *testing.T) {
 		agent.wished(t, "stock", func(d kb.DesiredState) bool { return d.Attested })
 		time.Sleep(10 * time.Second)
 		const while = 20 * time.Second
-		idle := p.lookedAt(func() { time.Sleep(while) })
+		idle := p.polledDuring(func() { time.Sleep(while) })
 		for name, say := range map[string]func(i int){
 			"a job that is not on it":      func(int) { agent.Ending(1, 4711) },
 			"a slurmd that comes and goes": func(i int) { agent.Slurmd(kb.SlurmdReport{Running: i%2 == 0}) },
 			"runs that there are not":      func(i int) { agent.RunReport(uint64(i), kb.RunReport{State: kb.RunNodeLooking}, nil) },
 		} {
-			looks := p.lookedAt(func() {
+			polls := p.polledDuring(func() {
 				for i := range int(while / (20 * time.Millisecond)) { // a node's pace
 					say(i)
 					time.Sleep(20 * time.Millisecond)
 				}
 			})
-			t.Logf("%s: %d looks in %v, %d idle", name, looks, while, idle)
+			t.Logf("%s: %d polls in %v, %d idle", name, polls, while, idle)
 			most := idle + int64(pollRate.Burst) + int64(while.Seconds()*pollRate.PerSecond)
-			if looks > most {
-				t.Errorf("%s: %d looks in %v, more than %d", name, looks, while, most)
+			if polls > most {
+				t.Errorf("%s: %d polls in %v, more than %d", name, polls, while, most)
 			}
 			time.Sleep(time.Minute)
 		}

@@ -258,7 +258,7 @@ func (w *simWorld) any(is func(n *kb.Node, s *simSlurmNode) bool) bool {
 
 // checkFixpoint: nothing changes in the world, so no record may.
 func (w *simWorld) checkFixpoint() {
-	w.broker.view = w.slurm.look(false)
+	w.broker.view = w.slurm.poll(false)
 	if out := plan.Decide(w.broker.input()); len(out.Nodes)+len(out.Allocations)+len(out.Actions) > 0 {
 		w.fail("a quiet cluster is not left alone: %d nodes, %d allocations, actions %v", len(out.Nodes), len(out.Allocations), out.Actions)
 	}

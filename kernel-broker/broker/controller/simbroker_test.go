@@ -32,7 +32,7 @@ type simBroker struct {
 	lost     map[string]time.Time
 	view     kb.SlurmView
 	lookAt   time.Time
-	half     *kb.SlurmView // a look that is under way
+	half     *kb.SlurmView // a poll that is under way
 	halfTill time.Time
 	queue    []simDue             // those on one lane one after another
 	busyTill map[string]time.Time // by lane
@@ -198,14 +198,14 @@ func (b *simBroker) step() {
 		b.w.tell("the broker starts")
 		b.start()
 	}
-	// A look takes its time: squeue first, then scontrol for the nodes.
+	// A poll takes its time: squeue first, then scontrol for the nodes.
 	if b.half != nil && b.w.now.After(b.halfTill) {
-		nodes := b.w.slurm.look(false)
+		nodes := b.w.slurm.poll(false)
 		b.view, b.half = *b.half, nil
 		b.view.Nodes, b.view.Reservations = nodes.Nodes, nodes.Reservations
 	}
 	if b.half == nil && b.w.now.After(b.lookAt) {
-		jobs := b.w.slurm.look(b.asked())
+		jobs := b.w.slurm.poll(b.asked())
 		b.half, b.halfTill = &jobs, b.w.now.Add(b.w.between(-simTick, 2*simTick))
 		b.lookAt = b.w.now.Add(b.w.between(200*time.Millisecond, 600*time.Millisecond))
 		if b.w.strikes(0.002) {

@@ -389,8 +389,8 @@ func (j *simJob) names() []string {
 	return names
 }
 
-// look is one look at slurmctld; the comments of those who wait cost extra.
-func (s *simSlurm) look(comments bool) kb.SlurmView {
+// poll is one poll of slurmctld; the comments of those who wait cost extra.
+func (s *simSlurm) poll(comments bool) kb.SlurmView {
 	v := kb.SlurmView{At: s.w.now, Commented: comments, Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}}
 	for _, n := range s.nodes {
 		v.Nodes[n.name] = n.view()

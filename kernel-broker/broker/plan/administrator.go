@@ -20,7 +20,7 @@ var stockRef = kb.Ref{Profile: kb.StockProfile}
 func (d *decision) administrator(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
 	if !known {
-		// A broker that has just started has not looked yet, and what was said without it ends with a registration.
+		// A broker that has just started has not polled Slurm yet, and what was said without it ends with a registration.
 		n.SlurmdHeld = n.SlurmdHeld || d.in.Slurm.At.IsZero() && agent.Connected && armedBoot(n, agent)
 		return
 	}
@@ -66,9 +66,9 @@ func silentBoot(n *kb.Node, agent Agent) bool {
 // also a reset.
 func armedBoot(n *kb.Node, agent Agent) bool { return n.Armed && !agent.Slurmd.Running }
 
-// viewPredatesBoot reports whether the last look at Slurm is older than the node's boot.
+// viewPredatesBoot reports whether the last poll of Slurm is older than the node's boot.
 // A drain in between would not be known, and the registration
-// would end that drain: slurmd waits for one more look. The registration after a
+// would end that drain: slurmd waits for one more poll. The registration after a
 // job's boot ends no drain, and the job waits for it.
 func (d *decision) viewPredatesBoot(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
 	return !d.in.Slurm.At.After(agent.Since) && (d.owner(n) == nil || s.RebootIssued())
@@ -111,7 +111,7 @@ func (d *decision) wentBack(n *kb.Node) bool {
 }
 
 // anotherIssued reports whether the boot that Slurm has issued is an administrator's, ours having been issued and ended while
-// nobody looked: Slurm adds to the reason that the boot is issued, and this reason was not there when ours was.
+// Slurm was not polled: Slurm adds to the reason that the boot is issued, and this reason was not there when ours was.
 func anotherIssued(n *kb.Node, s kb.SlurmNode) bool {
 	return s.RebootIssued() && s.Reason != s.PlainReason() && s.Foreign() && !nobodysDrain(n, s) && n.TakenBack == nil &&
 		(n.OutOfService == nil || n.OutOfService.Reason != s.PlainReason())
@@ -253,7 +253,7 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		said.BootID = n.Boot.BootID // Slurm has the boot, and still says so
 	case s.RebootAsked() || said.Asked || said.BootID != n.Boot.BootID:
 		n.SlurmdHeld = true
-		// It may have been taken back while the node booted: what is said again is what the look after the boot showed.
+		// It may have been taken back while the node booted: what is said again is what the poll after the boot showed.
 		if agent.Connected && !agent.Slurmd.Running && (said.Asked || d.in.Slurm.At.After(agent.Since)) && !d.restoredUnseen(n) {
 			said.Asked = true
 			d.act(Action{Kind: RestoreState, Node: n.Name, Text: said.Reason, State: said.State()})
@@ -264,7 +264,7 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 }
 
 // settled forgets what Slurm has again. ReturnToService=2 has a registration end
-// what was set down, so that is looked at once more after slurmd has answered.
+// what was set down, so Slurm is polled once more after slurmd has answered.
 func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	switch {
 	case !n.OutOfService.Down:

@@ -34,7 +34,7 @@ func home(w *world) []Action {
 	return w.settle()
 }
 
-// homeAndSeen is that, and Slurm is looked at after the boot.
+// homeAndSeen is that, and Slurm is polled after the boot.
 func homeAndSeen(w *world) []Action {
 	home(w)
 	return w.pass(10 * time.Millisecond)
@@ -73,7 +73,7 @@ func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
 		requeued, down         bool
 	}{
 		"drained while the job runs": {"ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM", "bad DIMM : reboot issued", false, false},
-		// The drain and the end of the job fall between two looks.
+		// The drain and the end of the job fall between two polls.
 		"drained at the end":         {"ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7", "bad DIMM : reboot issued", false, false},
 		"drained before a label":     {"ALLOCATED+DRAIN+REBOOT_REQUESTED", "Reboot ASAP", "bad DIMM : reboot issued", false, false},
 		"set down while the job ran": {"DOWN+DRAIN+REBOOT_REQUESTED", "bad DIMM", "bad DIMM : reboot issued", true, true},
@@ -417,7 +417,7 @@ func TestSuspendedInTheSwitch(t *testing.T) {
 		"suspended, nodes are up":   {[]string{"SUSPENDED"}, "ALLOCATED+DRAIN+REBOOT_REQUESTED", kb.PhaseSwitching},
 		"resumed":                   {[]string{"SUSPENDED", "RUNNING"}, node, kb.PhaseFailed},
 		"resumed, nodes are up":     {[]string{"SUSPENDED", "RUNNING"}, "ALLOCATED+DRAIN+REBOOT_REQUESTED", kb.PhaseFailed},
-		"resumed between two looks": {[]string{"RUNNING"}, node, kb.PhaseFailed},
+		"resumed between two polls": {[]string{"RUNNING"}, node, kb.PhaseFailed},
 		"never":                     {[]string{"CONFIGURING"}, node, kb.PhaseSwitching},
 	} {
 		w := booting(t)
@@ -457,7 +457,7 @@ func TestDrainBeforeTheReturnIsArmed(t *testing.T) {
 }
 
 // What an administrator takes back while a job's node boots is not said again: the registration after a job's boot ends no
-// drain. A node that was resumed just before the job came looks the same to a broker that looks at Slurm too late.
+// drain. A node that was resumed just before the job came looks the same to a broker that polls Slurm too late.
 func TestResumeDuringAJobsBoot(t *testing.T) {
 	w := booting(t)
 	w.node("n1", "ALLOCATED+DRAIN+POWERING_UP", "bad fan")

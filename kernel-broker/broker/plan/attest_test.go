@@ -149,7 +149,7 @@ func returns(t *testing.T) *world {
 	delete(w.slurm.Jobs, 7)
 	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
 	w.pass(time.Second) // the end is seen
-	w.pass(time.Second) // by a look that began after it
+	w.pass(time.Second) // by a poll that began after it
 	if n := w.nodes["n1"]; n.Progress() != "loading" || !n.Desired.IsStock() {
 		t.Fatalf("n1 is %s, wants %s", n.Progress(), n.Desired)
 	}

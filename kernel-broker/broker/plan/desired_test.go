@@ -62,7 +62,7 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// An old look at slurmctld ends no job and sends no node home.
+// An old poll of slurmctld ends no job and sends no node home.
 func TestOldLooks(t *testing.T) {
 	w := steadyOnStock(t, "n1")
 	in := w.input()
@@ -71,7 +71,7 @@ func TestOldLooks(t *testing.T) {
 	out := Decide(in)
 	for _, a := range out.Allocations {
 		if a.Phase != kb.PhaseSwitching {
-			t.Errorf("a look from before the job: %s %s", a.Phase, a.Reason)
+			t.Errorf("a poll from before the job: %s %s", a.Phase, a.Reason)
 		}
 	}
 	if has(out.Actions, ArmReturn) || has(out.Actions, RequeueJob) {

@@ -11,7 +11,7 @@ import (
 )
 
 // holdWatch is how long a hold is looked after once it is the user's: the prolog
-// that was told of it ends within that time. Looks count, not the time since
+// that was told of it ends within that time. Polls count, not the time since
 // then: slurmctld may be away.
 const holdWatch = 10 * time.Second
 

@@ -54,19 +54,19 @@ func TestHoldsStayTheUsers(t *testing.T) {
 // A user's requeuehold in a switch, whose prolog has yet to end, stays the user's. What is said of the job after it came
 // back is as slurmctld says.
 func TestRequeueholdInASwitchStaysTheUsers(t *testing.T) {
-	type look struct {
+	type poll struct {
 		priority uint64
 		reason   string
 	}
 	for _, c := range []struct {
 		name  string
-		looks []look
+		polls []poll
 		given bool
 	}{
-		{"held, and taken over", []look{{0, "JobHeldUser"}, {0, "Cleaning"}}, true},
-		{"taken over at once", []look{{0, "JobHeldAdmin"}}, true},
-		{"held by its user", []look{{0, "JobHeldUser"}, {0, "JobHeldUser"}}, false},
-		{"requeued, and held later", []look{{100, "BeginTime"}, {0, "JobHeldAdmin"}}, false},
+		{"held, and taken over", []poll{{0, "JobHeldUser"}, {0, "Cleaning"}}, true},
+		{"taken over at once", []poll{{0, "JobHeldAdmin"}}, true},
+		{"held by its user", []poll{{0, "JobHeldUser"}, {0, "JobHeldUser"}}, false},
+		{"requeued, and held later", []poll{{100, "BeginTime"}, {0, "JobHeldAdmin"}}, false},
 		{"cancelled", nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestRequeueholdInASwitchStaysTheUsers(t *testing.T) {
 			}
 			delete(w.slurm.Jobs, 7)
 			given := false
-			for _, l := range append([]look{{}}, c.looks...) {
+			for _, l := range append([]poll{{}}, c.polls...) {
 				w.slurm.Queue = nil
 				if l.reason != "" {
 					w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: a.ID.Restart + 1, State: "PENDING", Priority: l.priority, Reason: l.reason}}
@@ -103,7 +103,7 @@ func TestHoldsOutlastSlurmctld(t *testing.T) {
 	in := w.input()
 	in.Held, in.Now = map[kb.JobID]Hold{id: {Since: w.now}}, w.now.Add(time.Hour)
 	if out := Decide(in); len(out.Held) == 0 {
-		t.Error("given up without a look")
+		t.Error("given up without a poll")
 	}
 }
 

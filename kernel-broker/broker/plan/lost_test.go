@@ -136,12 +136,12 @@ func TestJobThatGoesOnWithoutANode(t *testing.T) {
 }
 
 // Slurm may have taken the node from the job before its reboot is seen, and may
-// have given it to another: a look from before says nothing of that.
+// have given it to another: a poll from before says nothing of that.
 func TestLostNodeIsLookedAtAnew(t *testing.T) {
 	w := runningOnTwo(t)
 	w.boot("n2", kernels[0], "")
 	if got := downs(w.pass(0)); len(got) > 0 {
-		t.Errorf("downs %q by a look that is older than the loss", got)
+		t.Errorf("downs %q by a poll that is older than the loss", got)
 	}
 	w.job(7, "RUNNING", true, "n1")
 	w.node("n2", "ALLOCATED", "")

@@ -300,9 +300,9 @@ func TestRegisterAnew(t *testing.T) {
 		t.Fatalf("start %d within the second of the request", got)
 	}
 	in := w.input()
-	in.Now = w.now.Add(time.Minute) // it is late, but the look is an old one
+	in.Now = w.now.Add(time.Minute) // it is late, but the poll is an old one
 	if out := Decide(in); len(out.Nodes) > 0 && out.Nodes[0].SlurmdStart != start {
-		t.Errorf("slurmd is started anew on an old look: %+v", out.Nodes[0])
+		t.Errorf("slurmd is restarted on an old poll: %+v", out.Nodes[0])
 	}
 	w.pass(w.config.RegisterDelay + time.Second)
 	if got := w.nodes["n1"].SlurmdStart; got != start+1 {
@@ -351,12 +351,12 @@ func TestRegisterTriesAgain(t *testing.T) {
 	w.pass(w.config.RegisterDelay + time.Second)
 	w.slurmd("n1")
 	start := w.nodes["n1"].SlurmdStart
-	// A look of too early proves nothing, however late it is now: slurmctld
+	// A poll of too early proves nothing, however late it is now: slurmctld
 	// may have the registration, and a second one would be a crash to it.
 	in := w.input()
 	in.Slurm.At, in.Now = w.now.Add(time.Second), w.now.Add(time.Minute)
 	if out := Decide(in); len(out.Nodes) > 0 {
-		t.Errorf("slurmd is started anew on an old look: %+v", out.Nodes[0])
+		t.Errorf("slurmd is restarted on an old poll: %+v", out.Nodes[0])
 	}
 	w.pass(w.config.RegisterRetry)
 	if got := w.nodes["n1"].SlurmdStart; got != start {

@@ -27,7 +27,7 @@ func (d *decision) endings() {
 		}
 		if n.KeptFor == "" {
 			if !d.in.Slurm.Commented || !d.in.Slurm.At.After(d.in.Agents[name].EndingSince) {
-				continue // the choice needs a look that began after the question
+				continue // the choice needs a poll that began after the question
 			}
 			if !d.handOver(a) || n.KeptFor == "" {
 				d.out.Kept[name] = false

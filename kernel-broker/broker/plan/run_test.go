@@ -126,7 +126,7 @@ func TestARunThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// A job too short for slurmctld to be looked at meanwhile has run if a node saw
+// A job too short for slurmctld to be polled meanwhile has run if a node saw
 // it; one that nobody saw has not.
 func TestShortJob(t *testing.T) {
 	w := plain(t, "n1")
@@ -148,7 +148,7 @@ func TestShortJob(t *testing.T) {
 	}
 }
 
-// A requeued job is another run; the look at the first one has ended.
+// A requeued job is another run; the profiling of the first one has ended.
 func TestRequeuedJob(t *testing.T) {
 	w := plain(t, "n1")
 	w.job(7, "RUNNING", false, "n1")

@@ -71,7 +71,7 @@ func TestAdministratorResumesInTheReturn(t *testing.T) {
 	w.settle()
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 	if actions := home(w); has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
-		t.Fatalf("before Slurm was looked at: slurmd is held %v, %v", w.nodes["n1"].SlurmdHeld, actions)
+		t.Fatalf("before Slurm was polled: slurmd is held %v, %v", w.nodes["n1"].SlurmdHeld, actions)
 	}
 	w.node("n1", "IDLE+NOT_RESPONDING", "")
 	if actions := w.pass(10 * time.Millisecond); has(actions, RestoreState) || w.nodes["n1"].OutOfService != nil {
@@ -93,7 +93,7 @@ func TestAdministratorResumes(t *testing.T) {
 	}
 }
 
-// What is set again is set once for each look at Slurm: an administrator may take it back before the next one.
+// What is set again is set once for each poll of Slurm: an administrator may take it back before the next one.
 func TestAdministratorResumesWhatWasSetAgain(t *testing.T) {
 	w := running(t)
 	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")

@@ -17,7 +17,7 @@ import (
 const (
 	// healthLimit is how long looking at all components may take.
 	healthLimit = 5 * time.Second
-	// healthPause lies between two looks for those who watch.
+	// healthPause lies between two probes for those who watch.
 	healthPause = 5 * time.Second
 )
 
@@ -28,10 +28,10 @@ type Component struct {
 	Detail  string
 }
 
-// healthOf looks at every component now.
+// healthOf probes every component now.
 type healthOf struct {
 	api.UnimplementedHealthServiceServer
-	look    func(context.Context) []Component
+	probe   func(context.Context) []Component
 	version string
 }
 
@@ -49,7 +49,7 @@ func (h *healthOf) GetHealth(ctx context.Context, _ *api.GetHealthRequest) (*api
 func (h *healthOf) now(ctx context.Context) ([]Component, bool) {
 	ctx, cancel := context.WithTimeout(ctx, healthLimit)
 	defer cancel()
-	components := h.look(ctx)
+	components := h.probe(ctx)
 	healthy := true
 	for _, c := range components {
 		healthy = healthy && c.Healthy
@@ -57,7 +57,7 @@ func (h *healthOf) now(ctx context.Context) ([]Component, bool) {
 	return components, healthy
 }
 
-// standardHealth answers the questions of grpc.health.v1 from the same look. The broker is one process, so each of its
+// standardHealth answers the questions of grpc.health.v1 from the same probe. The broker is one process, so each of its
 // services is as well as the whole.
 type standardHealth struct {
 	*grpchealth.Server

@@ -203,7 +203,7 @@ func TestHelloIsChecked(t *testing.T) {
 		"a year before the first":   {hello(func(h *api.Hello) { h.BootedAt = &timestamppb.Timestamp{Seconds: -62135596801} }), codes.InvalidArgument, "year 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// The look at slurmctld that knows its nodes may come a moment later.
+			// The poll of slurmctld that knows its nodes may come a moment later.
 			var err error
 			for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				stream := join(t, f, c.first)

@@ -139,7 +139,7 @@ func NewServer(o Options) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: o.Limits.Idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveFloor, PermitWithoutStream: true}),
 	)
-	health := &healthOf{look: o.Health, version: o.Version}
+	health := &healthOf{probe: o.Health, version: o.Version}
 	api.RegisterCatalogServiceServer(server, &catalogService{authorizer: o.Authorizer, catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
 	api.RegisterHealthServiceServer(server, health)
 	api.RegisterPolicyServiceServer(server, &policyService{authorizer: o.Authorizer})

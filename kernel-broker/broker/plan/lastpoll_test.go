@@ -10,8 +10,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// A drain between the broker's last look and the boot is heard too: slurmd does
-// not answer before Slurm was looked at once more.
+// A drain between the broker's last poll and the boot is heard too: slurmd does
+// not answer before Slurm was polled once more.
 func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
 	for name, drained := range map[string]bool{"drained": true, "not drained": false} {
 		t.Run(name, func(t *testing.T) {
@@ -19,7 +19,7 @@ func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
 			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
 			home(w)
 			if !w.nodes["n1"].SlurmdHeld {
-				t.Fatal("slurmd may answer before Slurm was looked at after the boot")
+				t.Fatal("slurmd may answer before Slurm was polled after the boot")
 			}
 			if drained {
 				w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
@@ -59,11 +59,11 @@ func TestDrainOfAnArmedNodeThatWasResetIsHeard(t *testing.T) {
 	in := w.input()
 	in.Slurm = kb.SlurmView{}
 	if out := Decide(in); !slices.ContainsFunc(out.Nodes, func(n *kb.Node) bool { return n.Name == "n1" && n.SlurmdHeld }) {
-		t.Error("slurmd may answer before the broker has looked at Slurm")
+		t.Error("slurmd may answer before the broker has polled Slurm")
 	}
 	w.settle()
 	if !w.nodes["n1"].SlurmdHeld {
-		t.Error("slurmd may answer before Slurm was looked at after the boot")
+		t.Error("slurmd may answer before Slurm was polled after the boot")
 	}
 	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
 	if actions := w.pass(10 * time.Millisecond); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
@@ -130,7 +130,7 @@ func TestRebootSoonAfterAReturn(t *testing.T) {
 	}
 }
 
-// So does one whose reboot follows ours with no look in between.
+// So does one whose reboot follows ours with no poll in between.
 func TestRebootAtTheEndOfAReturn(t *testing.T) {
 	w := running(t)
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
