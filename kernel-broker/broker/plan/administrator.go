@@ -93,6 +93,8 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 		n.Armed = n.Armed && d.in.Slurm.At.Sub(n.ArmedAt) < armTime
 	case strings.HasPrefix(s.Reason, kb.ReasonReturn):
 		n.Armed, n.ArmedAt = true, time.Time{}
+	case d.bootIsOver(n, s):
+		n.Armed, n.ArmedAt = true, time.Time{}
 	case n.ArmedIssued && !s.RebootIssued():
 		n.Armed, n.ArmedIssued = d.wentBack(n), false // ours had begun: this one was asked for after it
 	case n.ArmedIssued && anotherIssued(n, s):
@@ -102,6 +104,14 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 	}
 	n.ArmedIssued = n.Armed && (n.ArmedIssued || s.RebootIssued() && !s.BootsForJob())
 	n.AnsweredEarly = n.ArmedIssued && (n.AnsweredEarly || s.State == "IDLE" && s.BootForgotten())
+}
+
+// bootIsOver reports whether Slurm waits for the boot of a return that has ended: a slurmctld that was killed may remember a
+// state from before it, with the job that left, and whatever is said then is said of a node that boots no more. A reason
+// that came after Slurm issued the boot is none of a reboot's.
+func (d *decision) bootIsOver(n *kb.Node, s kb.SlurmNode) bool {
+	return !n.Armed && n.Reboot == nil && !n.Left.IsZero() && n.Runs(stockRef) && !s.BootsForJob() &&
+		(d.jobHas(n.Left, n.Name) || s.RebootIssued() && s.Foreign() && s.Reason == s.PlainReason())
 }
 
 // wentBack reports whether a slurmctld that was killed has forgotten the boot that it had issued: the job that the node was

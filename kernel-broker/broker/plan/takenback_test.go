@@ -136,6 +136,55 @@ func TestSlurmctldForgetsTheIssuedBoot(t *testing.T) {
 	}
 }
 
+// A slurmctld that is killed after a return may ask for that boot once more. The broker, which was away, finds a drain there
+// and no word of its own, and does not take it for an administrator's reboot: Slurm would end the drain with that.
+func TestDrainOfABootThatIsOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		state, reason string
+		job           bool
+		rebooted      bool
+	}{
+		"asked for, with the job":        {"ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM", true, false},
+		"asked for, slurmctld is silent": {"UNKNOWN+DRAIN+REBOOT_REQUESTED", "bad DIMM", true, false},
+		"issued, and drained after that": {"DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM", false, false},
+		"an administrator's":             {"IDLE+DRAIN+REBOOT_REQUESTED", "kernel update", false, true},
+		"an administrator's, issued":     {"DOWN+DRAIN+REBOOT_ISSUED", "kernel update : reboot issued", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t)
+			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+			home(w)
+			w.slurmd("n1")
+			w.node("n1", "IDLE", "")
+			w.pass(time.Second)
+			if n := w.nodes["n1"]; n.Armed {
+				t.Fatal("still armed after the return")
+			}
+			if c.job {
+				w.job(7, "CONFIGURING", true, "n1")
+			}
+			w.node("n1", c.state, c.reason)
+			w.pass(time.Second)
+			n := w.nodes["n1"]
+			if (n.Reboot != nil) != c.rebooted || (n.OutOfService == nil) != c.rebooted {
+				t.Fatalf("reboot %+v, out of service %+v", n.Reboot, n.OutOfService)
+			}
+			if c.rebooted {
+				return
+			}
+			delete(w.slurm.Jobs, 7)
+			w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", c.reason+" : reboot issued")
+			w.pass(time.Second)
+			a := w.agents["n1"]
+			a.Slurmd = Slurmd{}
+			w.agents["n1"] = a
+			if actions := w.pass(time.Second); !has(actions, RestoreState) {
+				t.Errorf("not set again: %v", actions)
+			}
+		})
+	}
+}
+
 // A broker that was away while its own boot ended and an administrator's was asked for and issued sees only the reason: Slurm
 // adds to it that the boot is issued, so it was there before.
 func TestAnotherBootIsIssued(t *testing.T) {

@@ -35,9 +35,6 @@ func (r *run) say(n *node, state string) (bool, string, error) {
 		unseen:  has(seen["State"], "DOWN") && has(seen["State"], "REBOOT_ISSUED"),
 		between: has(seen["State"], "REBOOT_REQUESTED") && (!has(seen["State"], "ALLOCATED", "MIXED") || strings.HasPrefix(seen["Reason"], unlabelled)),
 	}
-	if !r.killed.IsZero() && !r.c.Broker().Running() && has(seen["State"], "REBOOT_ISSUED") && strings.HasPrefix(seen["Reason"], "kprof:") {
-		said.mistaken = r.c.Node(n.name).BootID()
-	}
 	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state, "reason="+reason)
 	if ok {
 		n.word = said
@@ -135,6 +132,17 @@ func (r *run) resumeNode(pick [4]int) (string, error) {
 	return r.resume(n)
 }
 
+// readState notes what a slurmctld that reads its saved state does to nodes that are set down while they boot for a job: from
+// 26.05 on such a boot is one that ends in service, and those are free for jobs at once (_build_bitmaps).
+func (r *run) readState() {
+	for _, n := range r.nodes {
+		state := r.seen.nodes[n.name]["State"]
+		if w := n.word; w != nil && w.down && r.c.Options().Slurm == "26.05" && has(state, "REBOOT_ISSUED") && !has(state, "DRAIN") {
+			w.dropped = true
+		}
+	}
+}
+
 func (r *run) reconfigure([4]int) (string, error) {
 	if r.c.Options().Slurm == "22.05" && slices.ContainsFunc(r.jobs, func(j *job) bool { return j.suspended }) {
 		return "", nil // slurmctld would count it twice on its nodes (_sync_nodes_to_suspended_job), and never boot or switch off those
@@ -145,6 +153,7 @@ func (r *run) reconfigure([4]int) (string, error) {
 			w.dropped = true
 		}
 	}
+	r.readState()
 	defer r.reloading(time.Now())
 	r.blind()
 	r.loseHooks()

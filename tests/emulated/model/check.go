@@ -101,8 +101,8 @@ func (r *run) checkWords() error {
 			// reason to the boot, after it had looked: Slurm compares nothing.
 			r.note("  %s: said while the broker gave the node another reason: %q", n.name, w.reason)
 			n.word, n.resaid = nil, w.reason
-		case w.mistaken != "" && w.mistaken != r.c.Node(n.name).BootID() || w.dropped:
-			r.note("  %s: said without a broker, and lost: %q", n.name, w.reason)
+		case w.dropped:
+			r.note("  %s: Slurm returned it to service: %q", n.name, w.reason)
 			n.word, n.resaid = nil, w.reason
 		case w.missing.IsZero():
 			w.missing = time.Now()

@@ -176,6 +176,7 @@ func (r *run) restartSlurmctld(pick [4]int) (string, error) { return r.restart(p
 func (r *run) restart(pick [4]int, sig syscall.Signal) (string, error) {
 	defer r.reloading(time.Now())
 	r.blind()
+	r.readState()
 	d := r.c.Slurmctld()
 	kill := d.Stop
 	if sig == syscall.SIGKILL {

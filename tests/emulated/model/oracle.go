@@ -97,11 +97,8 @@ type word struct {
 	// between says that it was said of an armed node between two jobs, or that has not
 	// got the broker's reason, and stood that it was seen to stand.
 	between, stood bool
-	// mistaken is the boot in which it was said of one that slurmctld awaits, though it is over, since it was killed and
-	// remembers an earlier state, while no broker saw that: the broker then takes that boot for an administrator's.
-	mistaken string
-	// dropped says that Slurm 22.05 was reconfigured without a broker while the node, which was set down, was booting for a
-	// job: it returns such a node to service at its answer (node_did_resp).
+	// dropped says that Slurm itself returns the node, which was set down while it booted for a job, to service: 22.05,
+	// reconfigured without a broker, at its answer (node_did_resp); 26.05 as it reads its state.
 	dropped bool
 	// missing is since when it does not stand, zero while it does.
 	missing time.Time
