@@ -19,8 +19,21 @@ NFPM=$(.ci/cache-dir)/tools/nfpm-$NFPM_VERSION/nfpm
 export NFPM
 .ci/packages "$2" "$3" "$4"`
 
+// standIn makes an rpm package NAME that provides what the other arguments say, and has the folders that a distribution has.
+const standIn = `set -eu
+cd "$1" && . .ci/tools.env
+out=$2 name=$3
+shift 3
+{
+	printf 'name: %s\narch: amd64\nversion: 1.0.0\nmaintainer: Tests <tests@invalid.example>\ndescription: stands for others\nprovides:\n' "$name"
+	printf '  - %s\n' "$@"
+	printf 'contents:\n'
+	printf '  - {dst: /usr/share/%s, type: dir}\n' licenses man/man1 man/man8
+} >"$out/$name.yaml"
+"$(.ci/cache-dir)/tools/nfpm-$NFPM_VERSION/nfpm" package --config "$out/$name.yaml" --packager rpm --target "$out"`
+
 // TestPackages checks that packages are clean and reproducible, and that an upgrade keeps what an administrator changed
-// and a purge leaves only data. It needs no virtual machine: dpkg runs in a Debian root.
+// and a purge leaves only data. It needs no virtual machine: dpkg and rpm run in a Debian root.
 func TestPackages(t *testing.T) {
 	dir := t.TempDir()
 	top, err := filepath.Abs(repo)
@@ -65,11 +78,19 @@ func TestPackages(t *testing.T) {
 	newer := filepath.Join(dir, "newer")
 	command(t, "sh", "-c", pack, "pack", top, next, "v0.2.0", newer)
 
-	args := []string{"--mount", "--pid", "--fork", "sh", "files/packages.sh", installed.debian(t), again, newer, dir}
-	if os.Geteuid() != 0 {
-		args = append([]string{"--map-root-user", "--map-auto"}, args...)
+	distribution := t.TempDir()
+	command(t, "sh", "-c", standIn, "standIn", top, distribution, "distribution", "systemd", "munge", "kexec-tools", "glibc", "make", "gcc", "slurm = 22.05.8")
+	command(t, "sh", "-c", standIn, "standIn", top, distribution, "slurm-new", "systemd", "munge", "kexec-tools", "glibc", "make", "gcc", "slurm = 99.05.1")
+	for _, args := range [][]string{
+		{"files/packages.sh", installed.debian(t), again, newer, dir},
+		{"files/rpm.sh", installed.debian(t), again, newer, dir, distribution},
+	} {
+		args = append([]string{"--mount", "--pid", "--fork", "sh"}, args...)
+		if os.Geteuid() != 0 {
+			args = append([]string{"--map-root-user", "--map-auto"}, args...)
+		}
+		command(t, "unshare", args...)
 	}
-	command(t, "unshare", args...)
 }
 
 func contents(t *testing.T, path string) []byte {
