@@ -11,7 +11,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 )
 
-// Collector is one way of looking at a job.
+// Collector is one way of observing a job.
 type Collector string
 
 // The collectors.
@@ -33,7 +33,7 @@ func Collectors() []Collector {
 	return append(together(), CollectCallCounts)
 }
 
-// together are those that can look at one job side by side.
+// together are those that can observe one job side by side.
 func together() []Collector {
 	return []Collector{CollectIO, CollectSyscalls, CollectCallgraph, CollectNoise, CollectPGO}
 }
@@ -118,26 +118,26 @@ func (u *Unsupported) Error() string {
 	return text
 }
 
-// Coverage says for how much of a job a collector looked. One that costs the
-// job more than the site allows looks away now and then; its counts are
+// Coverage says how much of a job a collector observed. One that costs the
+// job more than the site allows pauses now and then; its counts are
 // estimates then, and say so here.
 type Coverage struct {
 	Node      string    `json:"node"`
 	Collector Collector `json:"collector"`
-	// Exact: it looked all the time, and what is counted is what happened.
+	// Exact: it observed all the time, and what is counted is what happened.
 	Exact bool `json:"exact"`
 	// BudgetPPM is the share of the job's CPU time that all collectors on the
 	// node may take, in millionths; 0 is no bound.
 	BudgetPPM uint64 `json:"budget_ppm" sum:"max"`
-	// SpanNS is the time from the collector's begin to its end, LookedNS the part
-	// in which it looked, in Pauses and one pieces.
-	SpanNS   uint64 `json:"span_ns"`
-	LookedNS uint64 `json:"looked_ns"`
-	Pauses   uint64 `json:"pauses"`
-	// JobNS is the CPU time that the job used in the span, LookedJobNS the part
-	// in which it was looked at.
-	JobNS       uint64 `json:"job_ns"`
-	LookedJobNS uint64 `json:"looked_job_ns"`
+	// SpanNS is the time from the collector's begin to its end, ObservedNS the part
+	// in which it observed, in Pauses and one pieces.
+	SpanNS     uint64 `json:"span_ns"`
+	ObservedNS uint64 `json:"looked_ns"`
+	Pauses     uint64 `json:"pauses"`
+	// JobNS is the CPU time that the job used in the span, ObservedJobNS the part
+	// in which it was observed.
+	JobNS         uint64 `json:"job_ns"`
+	ObservedJobNS uint64 `json:"looked_job_ns"`
 	// Events that were seen, and how many there were by the estimate: a pause
 	// had as many, for the CPU time that the job had to itself, as the moments
 	// before it. What is scaled is multiplied by the second over the first.
@@ -152,12 +152,12 @@ type Coverage struct {
 	AsSeen []string `json:"as_seen"`
 }
 
-// Share of the time in which the collector looked.
+// Share of the time in which the collector observed.
 func (c Coverage) Share() float64 {
 	if c.SpanNS == 0 {
 		return 1
 	}
-	return float64(c.LookedNS) / float64(c.SpanNS)
+	return float64(c.ObservedNS) / float64(c.SpanNS)
 }
 
 // Factor that counts are scaled by.
@@ -200,7 +200,7 @@ func (r *Result) Estimated() []Coverage {
 }
 
 // Cover adds the coverage of one collector, and scales what the collector found
-// if it did not look all the time.
+// if it did not observe all the time.
 func (r *Result) Cover(c Coverage) {
 	if !c.Exact {
 		switch c.Collector {
@@ -217,7 +217,7 @@ func (r *Result) Cover(c Coverage) {
 				r.Syscalls = r.Syscalls.scaled(c.Factor())
 			}
 		case CollectCallgraph, CollectNoise, CollectPGO, CollectCallCounts:
-			// They never look away.
+			// They never pause.
 		}
 	}
 	r.Coverage = append(r.Coverage, c)

@@ -13,12 +13,12 @@ func TestCoverage(t *testing.T) {
 		coverage      Coverage
 		share, factor float64
 	}{
-		"all the time":      {Coverage{Exact: true, SpanNS: 10, LookedNS: 10, Events: 5, Estimated: 5}, 1, 1},
-		"a part":            {Coverage{SpanNS: 10, LookedNS: 1, Events: 5, Estimated: 20}, 0.1, 4},
-		"nothing happened":  {Coverage{SpanNS: 10, LookedNS: 1}, 0.1, 1},
+		"all the time":      {Coverage{Exact: true, SpanNS: 10, ObservedNS: 10, Events: 5, Estimated: 5}, 1, 1},
+		"a part":            {Coverage{SpanNS: 10, ObservedNS: 1, Events: 5, Estimated: 20}, 0.1, 4},
+		"nothing happened":  {Coverage{SpanNS: 10, ObservedNS: 1}, 0.1, 1},
 		"no time":           {Coverage{Exact: true}, 1, 1},
-		"never less":        {Coverage{SpanNS: 10, LookedNS: 9, Events: 5, Estimated: 4}, 0.9, 1},
-		"exact stays exact": {Coverage{Exact: true, SpanNS: 10, LookedNS: 10, Events: 5, Estimated: 9}, 1, 1},
+		"never less":        {Coverage{SpanNS: 10, ObservedNS: 9, Events: 5, Estimated: 4}, 0.9, 1},
+		"exact stays exact": {Coverage{Exact: true, SpanNS: 10, ObservedNS: 10, Events: 5, Estimated: 9}, 1, 1},
 	} {
 		if c.coverage.Share() != c.share || c.coverage.Factor() != c.factor {
 			t.Errorf("%s: share %v, factor %v", name, c.coverage.Share(), c.coverage.Factor())
@@ -28,8 +28,8 @@ func TestCoverage(t *testing.T) {
 
 func TestCoveredByAllNodes(t *testing.T) {
 	r := Result{Coverage: []Coverage{
-		{Node: "n1", Collector: CollectIO, Exact: true, SpanNS: 10, LookedNS: 10, Events: 2, Estimated: 2},
-		{Node: "n2", Collector: CollectIO, SpanNS: 30, LookedNS: 10, Events: 2, Estimated: 6, Scaled: []string{"calls"}, Pauses: 3},
+		{Node: "n1", Collector: CollectIO, Exact: true, SpanNS: 10, ObservedNS: 10, Events: 2, Estimated: 2},
+		{Node: "n2", Collector: CollectIO, SpanNS: 30, ObservedNS: 10, Events: 2, Estimated: 6, Scaled: []string{"calls"}, Pauses: 3},
 		{Node: "n2", Collector: CollectSyscalls, Exact: true},
 	}}
 	all, known := r.Covered(CollectIO)

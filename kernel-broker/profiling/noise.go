@@ -75,12 +75,12 @@ func (n *Noise) Left() float64 {
 }
 
 // AgentThread is the agent's name among the sources, as the kernel cuts it short:
-// who looks takes time away as well.
+// the observer takes time away as well.
 const AgentThread = "kernel-broker-a"
 
-// Looking is the part of the time that the job wanted its CPUs in which the agent
+// Observing is the part of the time that the job wanted its CPUs in which the agent
 // had them.
-func (n *Noise) Looking() float64 {
+func (n *Noise) Observing() float64 {
 	var ns, wanted uint64
 	for _, c := range n.CPUs {
 		wanted += c.WantedNS

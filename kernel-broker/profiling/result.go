@@ -58,7 +58,7 @@ type Refusal struct {
 }
 
 // Overhead is what a collector cost. Its programs' time is measured during
-// windows spread over the time in which it looked, since measuring it costs
+// windows spread over the time in which it observed, since measuring it costs
 // time as well.
 type Overhead struct {
 	Node      string    `json:"node"`

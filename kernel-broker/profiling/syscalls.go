@@ -16,7 +16,7 @@ import (
 // call is in one part only, so the parts add up to the whole.
 type Cause string
 
-// The causes. "Job" is the job that is looked at, all of its processes.
+// The causes. "Job" is the job that is observed, all of its processes.
 const (
 	// CauseCall is the call's own work.
 	CauseCall Cause = "call"

@@ -24,9 +24,9 @@ type Used struct {
 // hint and no trace.
 func (u Used) Any() bool { return len(u.Calls)+len(u.Functions) > 0 }
 
-// looking are beginnings of names of what the collectors themselves have the
+// ours are beginnings of names of what the collectors themselves have the
 // kernel do: what such a function calls is not the job's.
-var looking = []string{"bpf_prog_", "__bpf_prog_", "bpf_trace_run", "__bpf_trace_"}
+var ours = []string{"bpf_prog_", "__bpf_prog_", "bpf_trace_run", "__bpf_trace_"}
 
 // Used sums up the result. Page faults are no call that a kernel could lack.
 func (r *Result) Used() Used {
@@ -69,7 +69,7 @@ func (r *Result) Used() Used {
 func ownFrames(frames []string) []string {
 	var own []string
 	for _, frame := range frames {
-		if slices.ContainsFunc(looking, func(prefix string) bool { return strings.HasPrefix(frame, prefix) }) {
+		if slices.ContainsFunc(ours, func(prefix string) bool { return strings.HasPrefix(frame, prefix) }) {
 			break
 		}
 		if name, _, _ := strings.Cut(frame, "."); name != "" && !strings.HasPrefix(name, "0x") {

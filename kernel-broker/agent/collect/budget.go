@@ -20,8 +20,8 @@ const (
 	// Limits of the time between two decisions while observing.
 	leastAsk = 10 * time.Millisecond
 	mostAsk  = 250 * time.Millisecond
-	// leastLook is the minimum time that the credit must cover before observation resumes.
-	leastLook = 2 * leastAsk
+	// leastObservation is the minimum time that the credit must cover before observation resumes.
+	leastObservation = 2 * leastAsk
 	// Duration of a pause, plus or minus a random half: periodic activity of the job must not always coincide with
 	// pauses.
 	budgetPause     = time.Second
@@ -55,8 +55,8 @@ type budget struct {
 	most   time.Duration
 	credit time.Duration
 	before usage
-	// look is the last decision.
-	look bool
+	// active is the last decision.
+	active bool
 	// busy is the number of CPUs that the job used lately, rate the collectors' latest cost in CPUs while observing.
 	busy, rate float64
 	// attach and detach are the latest costs of attaching and detaching.
@@ -68,7 +68,7 @@ type budget struct {
 // newBudget returns one for a share of the CPU time of a job on that many CPUs. It starts observing.
 func newBudget(share float64, cpus int) *budget {
 	return &budget{
-		share: share, credit: grant, most: grant + time.Duration(share*float64(hoard)*float64(cpus)), look: true, busy: 1,
+		share: share, credit: grant, most: grant + time.Duration(share*float64(hoard)*float64(cpus)), active: true, busy: 1,
 	}
 }
 
@@ -84,12 +84,12 @@ func (c *budget) decide(now usage, chance float64) budgetStep {
 	c.credit, c.waning = min(c.credit+change, c.most), change < 0
 	if span > 0 {
 		c.busy = float64(now.Job-c.before.Job) / float64(span)
-		if c.look {
+		if c.active {
 			c.rate = float64(cost) / float64(span)
 		}
 	}
 	c.before = now
-	if c.look {
+	if c.active {
 		return c.observing(chance)
 	}
 	return c.away(chance)
@@ -98,7 +98,7 @@ func (c *budget) decide(now usage, chance float64) budgetStep {
 // observing continues while the next decision comes before the credit is spent, at the latest rate.
 func (c *budget) observing(chance float64) budgetStep {
 	if c.credit <= 0 || c.waning && c.credit <= c.price(leastAsk) {
-		c.look = false
+		c.active = false
 		return budgetStep{Ask: about(budgetPause, chance)}
 	}
 	// The cost is at most all CPUs of the job.
@@ -107,9 +107,9 @@ func (c *budget) observing(chance float64) budgetStep {
 
 // away ends when there is credit for an observation. The known cost of one may be outdated, so it counts less each time.
 func (c *budget) away(chance float64) budgetStep {
-	needed := c.price(leastLook) + c.attach + c.detach
+	needed := c.price(leastObservation) + c.attach + c.detach
 	if c.credit > needed {
-		c.look = true
+		c.active = true
 		return budgetStep{Observe: true, Ask: leastAsk}
 	}
 	c.rate /= 2
@@ -123,7 +123,7 @@ func (c *budget) away(chance float64) budgetStep {
 // turned records the cost of attaching or detaching. It is paid from the credit, although it is not the job's CPU time.
 func (c *budget) turned(cost time.Duration) {
 	c.credit -= cost
-	if c.look {
+	if c.active {
 		c.attach = cost
 	} else {
 		c.detach = cost

@@ -59,7 +59,7 @@ func within(t *testing.T, share, most float64, count int, pauses uint64) {
 	for _, name := range []profiling.Collector{profiling.CollectIO, profiling.CollectSyscalls} {
 		c, known := result.Covered(name)
 		t.Logf("%s was active for %.2f %% of the time and %.2f %% of the job's, in %d pauses; its cost by its own account: %.2f %%",
-			name, 100*c.Share(), 100*float64(c.LookedJobNS)/float64(c.JobNS), c.Pauses, 100*float64(c.CostNS)/float64(c.JobNS))
+			name, 100*c.Share(), 100*float64(c.ObservedJobNS)/float64(c.JobNS), c.Pauses, 100*float64(c.CostNS)/float64(c.JobNS))
 		// This collector has almost nothing to do here and no reason to pause.
 		if exact := name == profiling.CollectIO; !known || c.Exact != exact || !exact && c.Pauses < pauses {
 			t.Errorf("coverage of %s: %+v", name, c)
@@ -87,7 +87,7 @@ func filesInLooks(t *testing.T) {
 	result := j.result()
 	c, known := result.Covered(profiling.CollectIO)
 	t.Logf("io was active for %.2f %% of the time and %.2f %% of the job's, in %d pauses; its cost by its own account: %.2f %%",
-		100*c.Share(), 100*float64(c.LookedJobNS)/float64(c.JobNS), c.Pauses, 100*float64(c.CostNS)/float64(c.JobNS))
+		100*c.Share(), 100*float64(c.ObservedJobNS)/float64(c.JobNS), c.Pauses, 100*float64(c.CostNS)/float64(c.JobNS))
 	if !known || c.Exact || c.Pauses < pauses || c.Events >= count {
 		t.Errorf("coverage: %+v", c)
 	}

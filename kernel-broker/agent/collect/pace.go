@@ -37,8 +37,8 @@ type pace struct {
 	sessions []working
 	watched  []*watched
 
-	look, over bool
-	until      time.Time // the end of the pause
+	active, over bool
+	until        time.Time // the end of the pause
 	// began and last are the first and the last accounted moment.
 	began, last moment
 	cost        float64 // of all collectors, in nanoseconds
@@ -65,12 +65,12 @@ type watched struct {
 	// older and newer are possible starts of the span for the rate.
 	older, newer mark
 	cost         float64
-	// dear: it costs more than it may to stay active in a pause. away: it is paused. gone: it will not resume. looked is
+	// dear: it costs more than it may to stay active in a pause. away: it is paused. gone: it will not resume. observedFor is
 	// the time without pauses.
 	dear, away, gone bool
 	pauses           uint64
-	lookedFor        time.Duration
-	lookedJob        uint64
+	observedFor      time.Duration
+	observedJob      uint64
 }
 
 // mark is how far everything was at a moment: events and cost of one collector,
@@ -82,7 +82,7 @@ type mark struct {
 }
 
 func newPace(share float64, m *meter, jobNS func() uint64) *pace {
-	return &pace{share: share, meter: m, jobNS: jobNS, now: time.Now, look: true}
+	return &pace{share: share, meter: m, jobNS: jobNS, now: time.Now, active: true}
 }
 
 // due says when to ask; never without a budget.
@@ -119,13 +119,13 @@ func (p *pace) start(sessions []working) error {
 func (p *pace) ask() []profiling.Partial {
 	wrong := p.account()
 	changes := false
-	if left := p.until.Sub(p.last.at); !p.look && left > 0 {
+	if left := p.until.Sub(p.last.at); !p.active && left > 0 {
 		p.timer.Reset(min(left, recheckEvery))
 	} else {
 		step := p.budget.decide(usage{
 			At: p.last.at.Sub(p.began.at), Job: time.Duration(p.last.job - p.began.job), Cost: time.Duration(p.cost),
 		}, rand.Float64()) //nolint:gosec // G404: spreads the pauses over time; guessing it gains nothing
-		changes, p.look = step.Observe != p.look, step.Observe
+		changes, p.active = step.Observe != p.active, step.Observe
 		p.until = p.last.at.Add(step.Ask)
 		p.timer.Reset(p.next(step))
 	}
@@ -147,7 +147,7 @@ func (p *pace) next(step budgetStep) time.Duration {
 func (p *pace) turning() []*watched {
 	var all, dear []*watched
 	for _, w := range p.watched {
-		if w.away != p.look || w.gone {
+		if w.away != p.active || w.gone {
 			continue
 		}
 		all = append(all, w)
@@ -160,7 +160,7 @@ func (p *pace) turning() []*watched {
 		}
 	}
 	nobodyAway := len(all) == len(p.watched)
-	if p.look || nobodyAway && len(dear) == 0 {
+	if p.active || nobodyAway && len(dear) == 0 {
 		return all
 	}
 	return dear
@@ -175,7 +175,7 @@ func (w *watched) base(p *pace) float64 {
 }
 
 func (p *pace) turn(who []*watched) []profiling.Partial {
-	if p.look {
+	if p.active {
 		wrong := p.resume(who)
 		p.meter.resume(p.sessions)
 		return wrong
@@ -271,8 +271,8 @@ func (p *pace) accountUpTo(now moment) []profiling.Partial {
 			w.unseen += w.rate * float64(used)
 			continue
 		}
-		w.lookedFor += now.at.Sub(p.last.at)
-		w.lookedJob += used
+		w.observedFor += now.at.Sub(p.last.at)
+		w.observedJob += used
 		w.sees(mark{now, w.events, w.cost, p.cost})
 	}
 	p.last = now
@@ -294,8 +294,8 @@ func (p *pace) coverage(node string) []profiling.Coverage {
 	for _, w := range p.watched {
 		all = append(all, profiling.Coverage{
 			Node: node, Collector: w.name, Exact: w.pauses == 0, BudgetPPM: uint64(p.share * 1e6),
-			SpanNS: uint64(p.last.at.Sub(p.began.at)), LookedNS: uint64(w.lookedFor), Pauses: w.pauses,
-			JobNS: p.last.job - p.began.job, LookedJobNS: w.lookedJob,
+			SpanNS: uint64(p.last.at.Sub(p.began.at)), ObservedNS: uint64(w.observedFor), Pauses: w.pauses,
+			JobNS: p.last.job - p.began.job, ObservedJobNS: w.observedJob,
 			Events: w.seen, Estimated: w.seen + uint64(w.unseen), CostNS: uint64(w.cost),
 		})
 	}

@@ -93,7 +93,7 @@ func TestCheapEventsAreCountedExactly(t *testing.T) {
 	j := newPaced(t, 0.04)
 	j.run(t, 10*time.Second, 90, 20) // at 400 ns each: 3.6 %
 	c := j.end(t)
-	if !c.Exact || c.Pauses != 0 || c.Events != j.all || c.Estimated != j.all || c.Factor() != 1 || c.LookedNS != c.SpanNS || c.BudgetPPM != 40000 {
+	if !c.Exact || c.Pauses != 0 || c.Events != j.all || c.Estimated != j.all || c.Factor() != 1 || c.ObservedNS != c.SpanNS || c.BudgetPPM != 40000 {
 		t.Errorf("of %d events: %+v", j.all, c)
 	}
 	if j.p.account(); j.p.coverage("n1")[0].Events != c.Events {

@@ -23,7 +23,7 @@ import (
 // Intervals between maintenance of the collectors, checks for the job's end, and checkpoints in case the agent dies.
 const (
 	tendEvery  = time.Second
-	lookEvery  = 200 * time.Millisecond
+	pollEvery  = 200 * time.Millisecond
 	writeEvery = 30 * time.Second
 )
 
@@ -199,8 +199,8 @@ func (r *Run) Result(ctx context.Context) (profiling.Result, error) {
 // work is the run's main loop until it is stopped, the job's last process has ended, or its cgroup was removed.
 func (r *Run) work() {
 	defer close(r.ended)
-	look, tend, write := time.NewTicker(lookEvery), time.NewTicker(tendEvery), time.NewTicker(writeEvery)
-	defer look.Stop()
+	poll, tend, write := time.NewTicker(pollEvery), time.NewTicker(tendEvery), time.NewTicker(writeEvery)
+	defer poll.Stop()
 	defer tend.Stop()
 	defer write.Stop()
 	lived := false
@@ -219,7 +219,7 @@ func (r *Run) work() {
 			r.meter.turn(r.sessions)
 		case <-r.pace.due():
 			r.wrong(r.pace.ask())
-		case <-look.C:
+		case <-poll.C:
 			alive := r.poll()
 			// A job shorter than the interval between two checks still has its CPU time.
 			lived = lived || alive || r.latest.AllNS > r.began.AllNS

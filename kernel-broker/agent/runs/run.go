@@ -355,7 +355,7 @@ func (r *run) follow(session Session, group group, reason string) error {
 	}
 }
 
-// idle reports whether the session saw no process of the job. One that came and left between two looks used CPU time.
+// idle reports whether the session saw no process of the job. One that came and left between two polls used CPU time.
 func idle(ctx context.Context, session Session) bool {
 	result, err := session.Result(ctx)
 	return err == nil && !slices.ContainsFunc(result.Nodes, func(n profiling.Node) bool { return n.JobNS > 0 })

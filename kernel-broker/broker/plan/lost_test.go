@@ -137,7 +137,7 @@ func TestJobThatGoesOnWithoutANode(t *testing.T) {
 
 // Slurm may have taken the node from the job before its reboot is seen, and may
 // have given it to another: a poll from before says nothing of that.
-func TestLostNodeIsLookedAtAnew(t *testing.T) {
+func TestLostNodeIsPolledAgain(t *testing.T) {
 	w := runningOnTwo(t)
 	w.boot("n2", kernels[0], "")
 	if got := downs(w.pass(0)); len(got) > 0 {

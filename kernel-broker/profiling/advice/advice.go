@@ -81,7 +81,7 @@ const (
 	IsolateCPUs    = "isolate-cpus"
 )
 
-// facts are what the rules look at.
+// facts are what the rules judge by.
 type facts struct {
 	result profiling.Result
 	// jobNS is the job's CPU time on all nodes; 0 if it is not known.
@@ -95,7 +95,7 @@ type rule func(f facts) []Step
 
 var rules = []rule{profiledKernel, largerPages, quietCPUs, program}
 
-// Decide looks at the result of a whole run.
+// Decide judges the result of a whole run.
 func Decide(r profiling.Result) Decision {
 	f := facts{result: r}
 	for _, n := range r.Nodes {
@@ -195,7 +195,7 @@ func measuring(r profiling.Result) float64 {
 func caveats(r profiling.Result) []string {
 	out := []string{}
 	for _, c := range r.Estimated() {
-		out = append(out, fmt.Sprintf("%s looked for %s of the time, to cost the job no more than is allowed: its counts are estimates", c.Collector, Percent(c.Share())))
+		out = append(out, fmt.Sprintf("%s observed %s of the time, to cost the job no more than is allowed: its counts are estimates", c.Collector, Percent(c.Share())))
 	}
 	for _, p := range r.Partial {
 		out = append(out, fmt.Sprintf("node %s: %s%s", p.Node, prefix(p.Collector), p.Why))

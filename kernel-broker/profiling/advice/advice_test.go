@@ -54,13 +54,13 @@ func TestDecide(t *testing.T) {
 		{"the measuring is not the kernel's", job(300, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
 		}), WorthAKernel, ProfiledKernel, 0.1, "the job spends 10.0 % in the kernel (without 20.0 % for the measuring)."},
-		{"looked at for a part of the time, at a part of the cost", job(300, func(r *profiling.Result) {
+		{"observed for a part of the time, at a part of the cost", job(300, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
-			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", JobNS: 1000, LookedJobNS: 500, CostNS: 100})
+			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", JobNS: 1000, ObservedJobNS: 500, CostNS: 100})
 		}), WorthAKernel, ProfiledKernel, 0.2, "the job spends 20.0 % in the kernel (without 10.0 % for the measuring)."},
 		{"windows where the job began, busier than all the rest", job(50, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 1000, SpentNS: 38}}
-			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", Exact: true, JobNS: 1e6, LookedJobNS: 1e6, CostNS: 4000})
+			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", Exact: true, JobNS: 1e6, ObservedJobNS: 1e6, CostNS: 4000})
 		}), WorthAKernel, ProfiledKernel, 0.046, "the job spends 4.6 % in the kernel (without 0.4 % for the measuring)."},
 		{"neighbours", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) }), WorthAKernel, IsolateCPUs, 0.2,
 			"CPUs for the job alone: at most 20.0 % of the time that it wanted its CPUs can be had by it"},
@@ -102,7 +102,7 @@ func TestWhoLooksIsNoNeighbour(t *testing.T) {
 	r := job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) })
 	sources := r.Noise.CPUs[0].Sources
 	sources[0].Name = profiling.AgentThread
-	if share := r.Noise.Looking(); share < 0.199 || share > 0.201 {
+	if share := r.Noise.Observing(); share < 0.199 || share > 0.201 {
 		t.Errorf("the agent had %v of the time", share)
 	}
 	for _, s := range Decide(r).Steps {
@@ -112,7 +112,7 @@ func TestWhoLooksIsNoNeighbour(t *testing.T) {
 	}
 	// An interrupt of that name is none of the agent's.
 	sources[0].Kind = profiling.NoiseIRQ
-	if share := r.Noise.Looking(); share != 0 {
+	if share := r.Noise.Observing(); share != 0 {
 		t.Errorf("the agent had %v of the time", share)
 	}
 }

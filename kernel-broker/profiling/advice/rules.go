@@ -87,11 +87,11 @@ func quietCPUs(f facts) []Step {
 		return nil
 	}
 	// The agent is there because the job is profiled.
-	byInterrupts, byThreads := min(1, interrupts/wanted), max(0, min(1, threads/wanted)-n.Looking())
+	byInterrupts, byThreads := min(1, interrupts/wanted), max(0, min(1, threads/wanted)-n.Observing())
 	return []Step{
 		{
 			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, Bound: &byThreads,
-			Why: fmt.Sprintf("other tasks, without the agent that looked, had the job's CPUs for %s of the time that it wanted them", Percent(byThreads)),
+			Why: fmt.Sprintf("other tasks, without the agent that observed, had the job's CPUs for %s of the time that it wanted them", Percent(byThreads)),
 			How: isolating(f.result),
 		},
 		{

@@ -154,7 +154,7 @@ func unequal(a, b Side) []string {
 				out = append(out, fmt.Sprintf("a run of %s (its number %d) is partial: %s", s.Name, i+1, r.Partial[0].Why))
 			}
 			for _, c := range r.Estimated() {
-				out = append(out, fmt.Sprintf("in a run of %s (its number %d) %s looked for a part of the time: its counts are estimates", s.Name, i+1, c.Collector))
+				out = append(out, fmt.Sprintf("in a run of %s (its number %d) %s observed a part of the time: its counts are estimates", s.Name, i+1, c.Collector))
 			}
 			if first := s.Runs[0]; nodes(r) != nodes(first) || kernelOf(r) != kernelOf(first) {
 				out = append(out, fmt.Sprintf("the runs of %s are not alike: %s, and %s", s.Name, describe(first), describe(r)))
@@ -253,13 +253,13 @@ func figures(r profiling.Result, add func(figure, float64)) {
 func job(r profiling.Result, add func(figure, float64)) {
 	var all, user, system uint64
 	var wall time.Duration
-	looked := map[string]time.Duration{} // of all parts of a node
+	observed := map[string]time.Duration{} // of all parts of a node
 	for _, n := range r.Nodes {
 		all, user, system = all+n.JobNS, user+n.UserNS, system+n.SystemNS
-		looked[n.Name] += max(0, n.End.Sub(n.Begin))
-		wall = max(wall, looked[n.Name])
+		observed[n.Name] += max(0, n.End.Sub(n.Begin))
+		wall = max(wall, observed[n.Name])
 	}
-	add(figure{"job", "looked at", unitSeconds}, wall.Seconds())
+	add(figure{"job", "observed", unitSeconds}, wall.Seconds())
 	add(figure{"job", "CPU time", unitSeconds}, float64(all)*nanosecond)
 	add(figure{"job", "in the program", unitSeconds}, float64(user)*nanosecond)
 	add(figure{"job", "in the kernel", unitSeconds}, float64(system)*nanosecond)

@@ -113,8 +113,8 @@ func TestPartsOfANode(t *testing.T) {
 	if err != nil || len(got.Unequal) != 0 {
 		t.Errorf("%v: %q", err, got.Unequal)
 	}
-	if r := got.row("looked at"); r.A.Median != 2 || r.B.Median != 3 {
-		t.Errorf("looked at: %+v and %+v", r.A, r.B)
+	if r := got.row("observed"); r.A.Median != 2 || r.B.Median != 3 {
+		t.Errorf("observed: %+v and %+v", r.A, r.B)
 	}
 }
 

@@ -24,10 +24,10 @@ func text(t *testing.T, result profiling.Result) string {
 func TestEstimatesAreNeverShownAsCounts(t *testing.T) {
 	exact := full()
 	for _, c := range []profiling.Collector{profiling.CollectIO, profiling.CollectSyscalls} {
-		exact.Cover(profiling.Coverage{Node: "n1", Collector: c, Exact: true, BudgetPPM: 40000, SpanNS: 1e9, LookedNS: 1e9, JobNS: 1e9, LookedJobNS: 1e9, Events: 20, Estimated: 20, CostNS: 1e7})
+		exact.Cover(profiling.Coverage{Node: "n1", Collector: c, Exact: true, BudgetPPM: 40000, SpanNS: 1e9, ObservedNS: 1e9, JobNS: 1e9, ObservedJobNS: 1e9, Events: 20, Estimated: 20, CostNS: 1e7})
 	}
 	said := text(t, exact)
-	for _, part := range []string{"For how much of the job each collector looked", "exact", "100.0 %", "4.0 %"} {
+	for _, part := range []string{"How much of the job each collector observed", "exact", "100.0 %", "4.0 %"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("exact: the report lacks %q", part)
 		}
@@ -37,12 +37,12 @@ func TestEstimatesAreNeverShownAsCounts(t *testing.T) {
 	}
 
 	part := full()
-	part.Cover(profiling.Coverage{Node: "n1", Collector: profiling.CollectIO, BudgetPPM: 40000, SpanNS: 1e9, LookedNS: 125e6, Pauses: 3, JobNS: 1e9, LookedJobNS: 2e8, Events: 20, Estimated: 100, CostNS: 3e7})
+	part.Cover(profiling.Coverage{Node: "n1", Collector: profiling.CollectIO, BudgetPPM: 40000, SpanNS: 1e9, ObservedNS: 125e6, Pauses: 3, JobNS: 1e9, ObservedJobNS: 2e8, Events: 20, Estimated: 100, CostNS: 3e7})
 	said = text(t, part)
 	for _, want := range []string{
 		"Patterns: files that are used alike (estimates)", "All of a kind (estimates)",
-		"this collector looked for 12.5 % of the time", "scaled by 5.00", "as seen, and so at least so many or so large, are files and their number",
-		"overhead_percent: 0", "io looked for 12.5 % of the time, to cost the job no more than is allowed: its counts are estimates",
+		"this collector observed 12.5 % of the time", "scaled by 5.00", "as seen, and so at least so many or so large, are files and their number",
+		"overhead_percent: 0", "io observed 12.5 % of the time, to cost the job no more than is allowed: its counts are estimates",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the report lacks %q:\n%s", want, said)

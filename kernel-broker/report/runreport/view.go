@@ -56,8 +56,8 @@ func (v view) Mood() string {
 	}
 }
 
-// Looked is what a collector covered, if that was not all the time.
-func (v view) Looked(c profiling.Collector) *profiling.Coverage {
+// Observed is what a collector covered, if that was not all the time.
+func (v view) Observed(c profiling.Collector) *profiling.Coverage {
 	if all, _ := v.Result.Covered(c); !all.Exact {
 		return &all
 	}
@@ -67,7 +67,7 @@ func (v view) Looked(c profiling.Collector) *profiling.Coverage {
 // Estimates marks captions of figures that a collector did not count to the
 // last one.
 func (v view) Estimates(c profiling.Collector, caption string) string {
-	if v.Looked(c) != nil {
+	if v.Observed(c) != nil {
 		return caption + " (estimates)"
 	}
 	return caption
@@ -84,7 +84,7 @@ func (v view) Overhead(c profiling.Collector) string {
 	if all.JobNS == 0 {
 		return "What this collector cost was not measured in this run."
 	}
-	return fmt.Sprintf("To collect this took %s of the job's CPU time while it looked, measured in windows of %s.",
+	return fmt.Sprintf("To collect this took %s of the job's CPU time while it observed, measured in windows of %s.",
 		advice.Percent(all.Share()), report.Seconds(float64(all.WindowNS)*nanosecond))
 }
 

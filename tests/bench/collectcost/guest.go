@@ -204,7 +204,7 @@ func looked(result profiling.Result) float64 {
 	least := 1.0
 	for _, c := range result.Coverage {
 		if c.JobNS > 0 {
-			least = min(least, float64(c.LookedJobNS)/float64(c.JobNS))
+			least = min(least, float64(c.ObservedJobNS)/float64(c.JobNS))
 		}
 	}
 	return least
