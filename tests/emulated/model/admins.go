@@ -112,9 +112,11 @@ func (r *run) resume(n *node) (string, error) {
 	// not registered since slurmctld started: there it takes the drain and leaves the
 	// reason, as a boot does, after which the broker says the drain again.
 	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state=resume")
-	if n.word != nil {
-		n.taken, n.takenAt = n.word.reason, time.Now()
-		if !ok {
+	if w := n.word; w != nil {
+		n.taken, n.takenAt = w.reason, time.Now()
+		// Of a node that is to boot, and was not told to yet, the broker says it again as soon as it has heard it: Slurm takes
+		// that of the moment after the resume.
+		if !ok || w.armed && time.Since(w.at) < lookTime {
 			n.resaid = n.taken
 		}
 	}

@@ -78,7 +78,7 @@ func (r *run) checkWords() error {
 			if !rebooting(seen) {
 				w.boot = ""
 			}
-		case w.down && r.scenario.ReturnToService == 2 && !has(seen["State"], "DOWN", "DRAIN"):
+		case w.down && r.scenario.ReturnToService == 2 && (!has(seen["State"], "DOWN", "DRAIN") || armedByBroker(seen)):
 			// Slurm takes it back at the node's next registration. Where the broker
 			// said it again, or is about to, it is drained.
 			r.note("  %s: ReturnToService=2 took back %q", n.name, w.reason)
@@ -112,6 +112,11 @@ func (r *run) checkWords() error {
 		}
 	}
 	return nil
+}
+
+// armedByBroker says whether the node has a job, and the drain is that of its return.
+func armedByBroker(seen map[string]string) bool {
+	return has(seen["State"], "REBOOT_REQUESTED") && has(seen["State"], "ALLOCATED", "MIXED") && strings.HasPrefix(seen["Reason"], "kprof:")
 }
 
 // forAJob says whether a node is to be booted for a job, or armed for the return from one.
