@@ -239,8 +239,8 @@ func (d *decision) recover(n *kb.Node) {
 	switch {
 	case out && hasDrainReason(s):
 		n.Drained, n.DrainPasses = true, s.RebootAsked() && !s.BootsForJob()
-	case n.Drained && out:
-		// An administrator has taken the node out of service for another reason.
+	case n.Drained && out && (s.Drained() || s.Foreign()):
+		// An administrator has taken the node out of service for another reason. If Slurm has, the drain has ended.
 	case n.Drained && n.DrainPasses && !s.NotResponding():
 		// The registration after an armed boot ended the drain. A resume would have
 		// left the node not responding for a moment.

@@ -424,6 +424,22 @@ func TestRecover(t *testing.T) {
 			t.Errorf("resumed: %+v", n)
 		}
 	})
+	t.Run("resumed while the broker was away, and then set down by Slurm for the boot of its job", func(t *testing.T) {
+		w := failedOnItsOwn(t)
+		w.node("n1", "DOWN", "ResumeTimeout reached")
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; n.Failure != nil || n.Drained {
+			t.Errorf("resumed: %+v", n)
+		}
+	})
+	t.Run("drained, and set down by an administrator", func(t *testing.T) {
+		w := failedOnItsOwn(t)
+		w.node("n1", "DOWN", "waits for its new disk")
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; n.Failure == nil {
+			t.Errorf("taken for resumed: %+v", n)
+		}
+	})
 	t.Run("the registration of an armed boot ends the drain", func(t *testing.T) {
 		w := failedOnItsOwn(t)
 		w.nodes["n1"].Drained = false
