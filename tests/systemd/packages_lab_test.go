@@ -79,8 +79,9 @@ func TestPackages(t *testing.T) {
 	command(t, "sh", "-c", pack, "pack", top, next, "v0.2.0", newer)
 
 	distribution := t.TempDir()
-	command(t, "sh", "-c", standIn, "standIn", top, distribution, "distribution", "systemd", "munge", "kexec-tools", "glibc", "make", "gcc", "slurm = 22.05.8")
-	command(t, "sh", "-c", standIn, "standIn", top, distribution, "slurm-new", "systemd", "munge", "kexec-tools", "glibc", "make", "gcc", "slurm = 99.05.1")
+	for name, slurm := range map[string]string{"distribution": "22.05.8", "slurm-new": "99.05.1"} {
+		command(t, "sh", "-c", standIn, "standIn", top, distribution, name, "systemd", "munge", "kexec-tools", "glibc", "make", "gcc", "slurm = "+slurm)
+	}
 	for _, args := range [][]string{
 		{"files/packages.sh", installed.debian(t), again, newer, dir},
 		{"files/rpm.sh", installed.debian(t), again, newer, dir, distribution},

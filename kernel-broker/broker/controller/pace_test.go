@@ -164,7 +164,7 @@ func TestTheSameHelloCostsNothing(t *testing.T) {
 }
 
 // One node cannot have slurmctld looked at without a pause, whatever it says.
-func TestLooksOfOneNode(t *testing.T) {
+func TestPollsOfOneNode(t *testing.T) {
 	inBubble(t, func(p *paced) {
 		agent := p.attach("n1", kb.StockProfile, "", bootOne)
 		agent.wished(t, "stock", func(d kb.DesiredState) bool { return d.Attested })

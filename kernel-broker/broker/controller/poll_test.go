@@ -82,7 +82,7 @@ func (g *gated) expect(t *testing.T, answers <-chan asked, many int, look uint32
 }
 
 // Nobody is told what was seen before he asked, and all who wait wait for one look.
-func TestLooksAreShared(t *testing.T) {
+func TestPollsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated()
 		l := newPolls(g.View)
@@ -156,7 +156,7 @@ func TestWhoLeavesEndsNobodysLook(t *testing.T) {
 }
 
 // A hundred prologs at once are one load on slurmctld.
-func TestManyPrologsTakeOneLook(t *testing.T) {
+func TestManyPrologsTakeOnePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		g := newGated()

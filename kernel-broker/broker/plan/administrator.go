@@ -91,9 +91,7 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 	switch {
 	case !s.RebootAsked():
 		n.Armed = n.Armed && d.in.Slurm.At.Sub(n.ArmedAt) < armTime
-	case strings.HasPrefix(s.Reason, kb.ReasonReturn):
-		n.Armed, n.ArmedAt = true, time.Time{}
-	case d.bootIsOver(n, s):
+	case strings.HasPrefix(s.Reason, kb.ReasonReturn), d.bootIsOver(n, s):
 		n.Armed, n.ArmedAt = true, time.Time{}
 	case n.ArmedIssued && !s.RebootIssued():
 		n.Armed, n.ArmedIssued = d.wentBack(n), false // ours had begun: this one was asked for after it

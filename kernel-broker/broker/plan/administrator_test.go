@@ -142,10 +142,7 @@ func TestAdministratorsDownSurvivesRegistration(t *testing.T) {
 // Slurm takes a node down to boot it, once. An answer of slurmd ends that and leaves the boot: if the node is down again,
 // somebody set it down.
 func TestAdministratorsDownAfterAnEarlyAnswer(t *testing.T) {
-	for reason, drained := range map[string]string{
-		"kprof: mitgcm@3 for job 7": "",
-		"bad fan":                   "bad fan",
-	} {
+	for reason, drained := range map[string]bool{"kprof: mitgcm@3 for job 7": false, "bad fan": true} {
 		w := running(t)
 		w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", reason)
 		w.settle()
@@ -153,7 +150,7 @@ func TestAdministratorsDownAfterAnEarlyAnswer(t *testing.T) {
 		home(w)
 		w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED", reason+" : reboot issued")
 		w.pass(time.Second)
-		if said := w.nodes["n1"].OutOfService; (said != nil) != (drained != "") || said != nil && said.Down {
+		if said := w.nodes["n1"].OutOfService; (said != nil) != drained || said != nil && said.Down {
 			t.Fatalf("%s: recorded before it is set down: %+v", reason, said)
 		}
 		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")

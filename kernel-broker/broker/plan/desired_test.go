@@ -63,7 +63,7 @@ func TestRelease(t *testing.T) {
 }
 
 // An old poll of slurmctld ends no job and sends no node home.
-func TestOldLooks(t *testing.T) {
+func TestOldPolls(t *testing.T) {
 	w := steadyOnStock(t, "n1")
 	in := w.input()
 	w.ensure(7, mit, "n1")

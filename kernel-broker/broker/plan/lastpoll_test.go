@@ -12,7 +12,7 @@ import (
 
 // A drain between the broker's last poll and the boot is heard too: slurmd does
 // not answer before Slurm was polled once more.
-func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
+func TestDrainAfterTheLastPollIsHeard(t *testing.T) {
 	for name, drained := range map[string]bool{"drained": true, "not drained": false} {
 		t.Run(name, func(t *testing.T) {
 			w := running(t)
@@ -49,7 +49,7 @@ func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
 }
 
 // The same of an armed node that was reset, whose boot has no token, and of a broker that has just started: it has not
-// looked at all.
+// polled at all.
 func TestDrainOfAnArmedNodeThatWasResetIsHeard(t *testing.T) {
 	w := running(t)
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")

@@ -17,13 +17,14 @@ manage() { rpm --force-debian --root "$root" --dbpath /var/lib/rpm "$@" >"$root/
 must() { manage "$@" || { cat "$root/tmp/rpm.log"; fail "rpm $* fails"; }; }
 # It has to fail, and to name what.
 refused() { what=$1; shift; ! manage "$@" || fail "rpm $* is not refused"; grep -q -- "$what" "$root/tmp/rpm.log" || { cat "$root/tmp/rpm.log"; fail "rpm $*: no word of $what"; }; }
+files() { find "$root" -xdev -path "$root/tmp" -prune -o -path "$root/var/log" -prune -o -path "$root/var/lib/rpm" -prune -o -print | sort; }
 in_root() { chroot "$root" "$@"; }
 config=$root/etc/kernel-broker state=$root/var/lib/kernel-broker
 broker="kernel-broker-[0-9]*.rpm kernel-broker-client-*.rpm kernel-broker-slurm-plugin-*.rpm kernel-factory-*.rpm"
 agent="kernel-broker-agent-*.rpm kernel-broker-slurm-plugin-*.rpm"
 packages() { (cd "$1" && shift && for pattern in "$@"; do for file in $pattern; do echo "$PWD/$file"; done; done); }
 
-find "$root" -xdev -path "$root/tmp" -prune -o -path "$root/var/log" -prune -o -path "$root/var/lib/rpm" -prune -o -print | sort >"$root/tmp/before"
+files >"$root/tmp/before"
 # shellcheck disable=SC2086,SC2046 # lists of patterns and of packages
 {
 	say "without what they need"
@@ -81,6 +82,6 @@ find "$root" -xdev -path "$root/tmp" -prune -o -path "$root/var/log" -prune -o -
 }
 
 say "what is left"
-find "$root" -xdev -path "$root/tmp" -prune -o -path "$root/var/log" -prune -o -path "$root/var/lib/rpm" -prune -o -print | sort >"$root/tmp/after"
+files >"$root/tmp/after"
 left=$(comm -13 "$root/tmp/before" "$root/tmp/after" | grep -vE '/etc/((passwd|group|shadow|gshadow)-|\.pwd\.lock)$' || true)
 is "$left" "" "files that are left"
