@@ -41,7 +41,7 @@ SUITES      ?= $(patsubst %,./%/...,$(wildcard tests/lab tests/suites \
 SLURM_SUITES ?= $(filter ./tests/%,$(SUITES))
 # What make test runs, and what takes hours (Chaos, which has KB_CHAOS_JOBS jobs, and WholeSite).
 LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos|WholeSite)
-SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|ModulesOfOthers|FaultBroker|FaultEtcd)
+SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|ModulesOfOthers|FaultBroker|FaultEtcd|FaultController)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/gather tests/systemd \
 	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/broker/power kernel-broker/factory/admission kernel-broker/factory/tune))
 # What demo and tests boot. Any other recipe by its name, if it needs no run or has
