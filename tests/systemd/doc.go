@@ -9,7 +9,10 @@
 // be able to do. tests/rules checks the units' text and tests/suites the product's behaviour; neither has a systemd.
 //
 // Where Ansible installs the product instead, the machines are bare: two of TestSite, and six of TestWholeSite, which takes
-// hours and is run by itself. make site-up keeps these six to try things on.
+// hours and is run by itself. make site-up keeps these six to try things on; TestWholeSite goes on with them, where KB_SITE
+// names their file:
+//
+//	KB_SITE=$PWD/build/site go test -tags lab ./tests/systemd -run '^TestWholeSite$/^(a_job_on_two_nodes|a_profiling_run)$' -v -timeout 0
 //
 // mmdebstrap builds the machines' root from Debian's registry once, into the cache; it needs `make deps-long`, root or
 // sub-ids, and QEMU.

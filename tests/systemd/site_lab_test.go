@@ -5,6 +5,7 @@
 package systemd
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -76,6 +77,40 @@ func newBareSite(t *testing.T, hosts []host, limit time.Duration, vars map[strin
 	t.Logf("what ansible does now is in %s", s.logFile())
 	s.sshConfig(t, key)
 	s.inventory(t)
+	return s
+}
+
+// heldBareSite is the machines that another process holds (hold), with the variables of their inventory.
+func heldBareSite(t *testing.T, file string, hosts []host, limit time.Duration) *bareSite {
+	t.Helper()
+	top, err := filepath.Abs(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &bareSite{ansible{top: top, limit: 4 * limit}}
+	for line := range strings.Lines(string(contents(t, file))) {
+		m := &machine{t: t, limit: limit, ended: make(chan struct{})}
+		var name string
+		if _, err := fmt.Sscan(line, &name, &m.channel, &m.token, &s.dir); err != nil {
+			t.Fatalf("%s: %v in %q", file, err, line)
+		}
+		for _, h := range hosts {
+			if h.name == name {
+				m.host = h
+			}
+		}
+		m.monitor, m.console = filepath.Join(s.dir, name+".qmp"), filepath.Join(s.dir, name+".console")
+		s.machines = append(s.machines, m)
+	}
+	var inventory struct {
+		All struct {
+			Vars map[string]any `json:"vars"`
+		} `json:"all"`
+	}
+	if err := json.Unmarshal(contents(t, s.inventoryFile()), &inventory); err != nil {
+		t.Fatalf("%s: %v", s.inventoryFile(), err)
+	}
+	s.vars = inventory.All.Vars
 	return s
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -38,10 +39,15 @@ type wholeSite struct {
 }
 
 // TestWholeSite installs a site of six bare machines by the Ansible collection, and does to it what its administrators and
-// its life do. Each step continues the one before it.
+// its life do. Each step continues the one before it. With KB_SITE it goes on with the machines of `make site-up`.
 func TestWholeSite(t *testing.T) {
-	s := newWholeSite(t)
-	defer s.hold(t)
+	var s *wholeSite
+	if held := os.Getenv("KB_SITE"); held != "" {
+		s = heldSite(t, held)
+	} else {
+		s = newWholeSite(t)
+		defer s.hold(t)
+	}
 	steps(t, s.machines,
 		step{"from bare hosts", func(t *testing.T) {
 			s.isBare(t)
@@ -80,18 +86,31 @@ func newWholeSite(t *testing.T) *wholeSite {
 	if err := yaml.Unmarshal(entry, &keys); err != nil || len(keys) != 1 {
 		t.Fatalf("%v: the key's entry is\n%s", err, entry)
 	}
-	s := &wholeSite{older: product(t), newer: filepath.Join(folder, "newer")}
-	top, err := filepath.Abs(repo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	command(t, "sh", "-c", pack, "pack", top, filepath.Join(top, "build/packages/root"), "v0.2.0", s.newer)
+	older := product(t)
 	vars := wholeVars(patientCatalog(t, folder), key, keys)
-	vars["kernel_broker_packages"] = s.older
-	s.bareSite = newBareSite(t, six, 3*limit, vars)
-	s.ctl1, s.ctl2, s.login = s.on("ctl1"), s.on("ctl2"), s.on("login1")
-	s.nodes = []*machine{s.on("n1"), s.on("n2"), s.on("n3")}
-	return s
+	vars["kernel_broker_packages"] = older
+	return asWhole(t, newBareSite(t, six, 3*limit, vars), older)
+}
+
+// heldSite is the site of six machines that another process holds.
+func heldSite(t *testing.T, file string) *wholeSite {
+	t.Helper()
+	b := heldBareSite(t, file, six, 3*limit)
+	older, ok := b.vars["kernel_broker_packages"].(string)
+	if !ok {
+		t.Fatalf("%s names no packages", b.inventoryFile())
+	}
+	return asWhole(t, b, older)
+}
+
+// asWhole is the site of six bare machines, with packages of the next version to upgrade to.
+func asWhole(t *testing.T, b *bareSite, older string) *wholeSite {
+	t.Helper()
+	newer := filepath.Join(t.TempDir(), "newer")
+	command(t, "sh", "-c", pack, "pack", b.top, filepath.Join(b.top, "build/packages/root"), "v0.2.0", newer)
+	return &wholeSite{bareSite: b, older: older, newer: newer,
+		ctl1: b.on("ctl1"), ctl2: b.on("ctl2"), login: b.on("login1"),
+		nodes: []*machine{b.on("n1"), b.on("n2"), b.on("n3")}}
 }
 
 // wholeVars are in the inventory: the site's policy, trust list and signing key, and limits far above what emulation on
