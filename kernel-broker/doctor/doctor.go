@@ -139,7 +139,7 @@ func (e *examination) skip(why string) {
 // need returns a fact. Without it the check is not possible.
 func need[T any](e *examination, f Fact[T]) (T, bool) {
 	if f.Value == nil {
-		e.skip(cmp.Or(f.Why, "not looked at"))
+		e.skip(cmp.Or(f.Why, "not examined"))
 		var none T
 		return none, false
 	}

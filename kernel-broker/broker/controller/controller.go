@@ -234,7 +234,7 @@ func rest(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	}
 }
 
-// eagerTime is how long slurmctld is looked at more often than usual after a
+// eagerTime is how long slurmctld is polled more often than usual after a
 // node's slurmd has started: its registration follows at once, and a job waits.
 const (
 	eagerTime  = time.Second

@@ -42,10 +42,10 @@ func (c *Controller) checkImage(ctx context.Context, digest string) error {
 	return nil
 }
 
-// checkEvery is how often a damaged image is looked at until it is whole.
+// checkEvery is how often a damaged image is checked until it is whole.
 const checkEvery = 30 * time.Second
 
-// damagedLocked has the images that were damaged looked at from time to time.
+// damagedLocked has the images that were damaged checked from time to time.
 func (c *Controller) damagedLocked(now time.Time) (checks []plan.Action) {
 	if len(c.damaged) == 0 || now.Sub(c.checked) < checkEvery {
 		return nil

@@ -46,7 +46,7 @@ func TestDamagedImageIsSaidOnce(t *testing.T) {
 			t.Errorf("%s: the plan is told %v", c.name, in.Damaged)
 		}
 	}
-	// Until then it is looked at from time to time.
+	// Until then it is checked from time to time.
 	f.c.damaged["sha256:aa"] = "x"
 	now := f.c.checked
 	for _, c := range []struct {

@@ -106,7 +106,7 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (JobProgress, er
 	if c.restoresLocked(a) {
 		p.Phase, p.Message = kb.PhaseSwitching, "the broker sets --no-requeue again"
 	}
-	// And one that is to be looked at begins when those who look stand by.
+	// And one that is to be profiled begins when its collectors stand by.
 	if a.Phase == kb.PhaseReady && c.standsByLocked(a) {
 		p.Phase, p.Message = kb.PhaseSwitching, fmt.Sprintf("the nodes make ready for profiling run %d", a.Run)
 	}

@@ -92,7 +92,7 @@ func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) er
 }
 
 // keepHoldsLocked takes in which holds are to be looked after further. What is
-// stored need not know when each was looked at last.
+// stored need not know when each was polled last.
 func (c *Controller) keepHoldsLocked(ctx context.Context, held map[kb.JobID]plan.Hold) {
 	same := maps.EqualFunc(held, c.held, func(a, b plan.Hold) bool { return a.Boot == b.Boot })
 	c.held = held

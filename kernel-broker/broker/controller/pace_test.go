@@ -163,7 +163,7 @@ func TestTheSameHelloCostsNothing(t *testing.T) {
 	})
 }
 
-// One node cannot have slurmctld looked at without a pause, whatever it says.
+// One node cannot have slurmctld polled without a pause, whatever it says.
 func TestPollsOfOneNode(t *testing.T) {
 	inBubble(t, func(p *paced) {
 		agent := p.attach("n1", kb.StockProfile, "", bootOne)

@@ -10,7 +10,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
-// slurmctld is looked at often while a change is near, and not for days because of a node that is dead or drained.
+// slurmctld is polled often while a change is near, and not for days because of a node that is dead or drained.
 func TestPauseBetweenLooks(t *testing.T) {
 	const short, long = time.Minute, 2 * busyTime
 	allocation := func(phase kb.Phase, age time.Duration) func(*Controller, *kb.Node) {

@@ -44,7 +44,7 @@ func TestJobIsNotOverWhenItsNodesCannotBeRead(t *testing.T) {
 	f, _, _ := begun(t)
 	until(t, "the switch began", func() bool { return f.phase(7) == kb.PhaseSwitching })
 	f.slurm.unread(7, "CONFIGURING")
-	until(t, "it was looked at", func() bool {
+	until(t, "it was checked", func() bool {
 		f.c.mu.Lock()
 		defer f.c.mu.Unlock()
 		return f.c.view.Jobs[7].Unread != ""

@@ -56,7 +56,7 @@ const (
 	// ResetNode resets a node from outside.
 	ResetNode Kind = "reset"
 	// CheckImage has the image with the digest in Text, of which a node could not
-	// be brought to stock, looked at in the broker's store.
+	// be brought to stock, checked in the broker's store.
 	CheckImage Kind = "check image"
 	// RebootNode resets a node that nobody uses, to reboot it.
 	RebootNode Kind = "reboot"

@@ -84,7 +84,7 @@ const (
 
 const (
 	shortly = 15 * time.Second
-	// A plain job that wants to be looked at waits for its collectors, as long as
+	// A plain job that wants to be profiled waits for its collectors, as long as
 	// runs.standby says: ten minutes at most.
 	standby  = 11 * time.Minute
 	transfer = 30 * time.Minute
@@ -138,7 +138,7 @@ var rules = map[string]rule{
 	api.RunService_GetRunFile_FullMethodName:    {agents, shortly, reads, unasked},
 	api.RunService_DeliverRun_FullMethodName:    {agents, shortly, changes, unasked},
 
-	// Who has a token is no node yet; the token is looked at by the service, also
+	// Who has a token is no node yet; the token is checked by the service, also
 	// before the call is on record.
 	api.TrustService_Enrol_FullMethodName:            {anyone, shortly, changes, unasked},
 	api.TrustService_GetAuthority_FullMethodName:     {anyone, shortly, reads, unasked},

@@ -223,7 +223,7 @@ const (
 )
 
 // runFiles counts what nodes upload before they deliver it: the files of a
-// delivery are looked at as a whole only then, and a node may never come to it.
+// delivery are checked as a whole only then, and a node may never come to it.
 type runFiles struct {
 	most    uint64 // bytes of one node in one run
 	awaits  func(node string, run uint64) error

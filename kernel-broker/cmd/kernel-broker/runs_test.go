@@ -125,8 +125,8 @@ func (c *cluster) start() {
 	}
 }
 
-// look is a job being looked at by nobody.
-type look struct {
+// observation is a job being observed by nobody.
+type observation struct {
 	request runs.Request
 	node    string
 	ended   chan struct{}
@@ -134,41 +134,43 @@ type look struct {
 	err     error
 }
 
-func (l *look) Ended() <-chan struct{} { return l.ended }
+func (o *observation) Ended() <-chan struct{} { return o.ended }
 
-func (l *look) Stop(string) {
-	l.once.Do(func() {
-		result := profiling.Result{Format: profiling.Format, Job: l.request.Job.Job, Nodes: []profiling.Node{{Name: l.node, JobNS: 1000, SystemNS: 10}},
-			Refused: []profiling.Refusal{{Node: l.node, Part: strings.Repeat("long enough for several messages ", 10000)}}}
+func (o *observation) Stop(string) {
+	o.once.Do(func() {
+		result := profiling.Result{Format: profiling.Format, Job: o.request.Job.Job, Nodes: []profiling.Node{{Name: o.node, JobNS: 1000, SystemNS: 10}},
+			Refused: []profiling.Refusal{{Node: o.node, Part: strings.Repeat("long enough for several messages ", 10000)}}}
 		content, err := result.JSON()
-		l.err = errors.Join(err, os.WriteFile(filepath.Join(l.request.Folder, kb.ResultFile), content, 0o600))
-		close(l.ended)
+		o.err = errors.Join(err, os.WriteFile(filepath.Join(o.request.Folder, kb.ResultFile), content, 0o600))
+		close(o.ended)
 	})
 }
 
-func (*look) Watch(context.Context, func([]byte)) {}
+func (*observation) Watch(context.Context, func([]byte)) {}
 
-func (l *look) Result(context.Context) (profiling.Result, error) { return profiling.Result{}, l.err }
+func (o *observation) Result(context.Context) (profiling.Result, error) {
+	return profiling.Result{}, o.err
+}
 
 // node is an agent's keeper with a link of its own.
 type node struct {
-	c     *cluster
-	name  string
-	looks chan *look
+	c            *cluster
+	name         string
+	observations chan *observation
 }
 
 func (*node) Check([]string) []error { return nil }
 
 func (n *node) Begin(r runs.Request) (runs.Session, error) {
-	l := &look{request: r, node: n.name, ended: make(chan struct{})}
-	n.looks <- l
-	return l, nil
+	o := &observation{request: r, node: n.name, ended: make(chan struct{})}
+	n.observations <- o
+	return o, nil
 }
 
 // agent connects a node's keeper.
 func (c *cluster) agent(name string) *node {
 	c.t.Helper()
-	n := &node{c: c, name: name, looks: make(chan *look, 9)}
+	n := &node{c: c, name: name, observations: make(chan *observation, 9)}
 	groups := filepath.Join(c.dir, name, "cgroup")
 	if err := os.MkdirAll(filepath.Join(groups, "job_7"), 0o755); err != nil {
 		c.t.Fatal(err)
@@ -222,7 +224,7 @@ func (c *cluster) until(what string, is func(r *kb.Run) bool) {
 	c.t.Fatalf("did not come: %s; the run is %+v", what, last)
 }
 
-// The whole way of a run over the network: request, wish, look, a broker that is
+// The whole way of a run over the network: request, wish, observation, a broker that is
 // killed in the middle, upload in many messages, record.
 func TestRunOverTheNetwork(t *testing.T) {
 	c := newCluster(t)
@@ -238,17 +240,17 @@ func TestRunOverTheNetwork(t *testing.T) {
 	for _, n := range nodes {
 		n.populate(1)
 	}
-	c.until("both look", func(r *kb.Run) bool {
+	c.until("both observation", func(r *kb.Run) bool {
 		return r.Nodes[0].State == kb.RunNodeLooking && r.Nodes[1].State == kb.RunNodeLooking
 	})
 	c.stop()
 	for _, n := range nodes { // the job ends while there is no broker
 		n.populate(0)
-		l := <-n.looks
-		if l.request.UID != 1000 {
-			t.Errorf("request %+v", l.request)
+		o := <-n.observations
+		if o.request.UID != 1000 {
+			t.Errorf("request %+v", o.request)
 		}
-		l.Stop("")
+		o.Stop("")
 	}
 	c.slurm.set("")
 	c.start()

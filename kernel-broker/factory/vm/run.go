@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// How often the console is looked at, and how long a kernel that said it panics
+// How often the console is read, and how long a kernel that said it panics
 // may take to reset the machine.
 const (
 	lookEvery  = 50 * time.Millisecond

@@ -141,7 +141,7 @@ const (
 	Kept    Decision = "kept"
 )
 
-// Option of the configuration that slimming looked at.
+// Option of the configuration that slimming examined.
 type Option struct {
 	// Symbol without CONFIG_, and what menus call it.
 	Symbol   string   `json:"symbol"`

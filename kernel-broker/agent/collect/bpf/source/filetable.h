@@ -97,7 +97,7 @@ static __always_inline void look_near(struct file *file, struct facts *facts)
 	facts->key.generation = inode->i_generation;
 }
 
-/* A call of the job, if it is looked at; what to note it in. */
+/* A call of the job, if it is observed; what to note it in. */
 static __always_inline struct files_cpu *call_of_job(void)
 {
 	struct files_cpu *cpu;

@@ -15,7 +15,7 @@ const volatile __u32 job_level = 0;
 
 /*
  * The number of the look, which the agent changes while programs run: odd while
- * the job is looked at, even in a pause between. State that was left by an
+ * the job is observed, even in a pause between. State that was left by an
  * earlier look has another number, so a pause needs no clearing up.
  */
 volatile __u32 look SEC(".data.look") = 1;
