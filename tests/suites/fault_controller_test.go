@@ -23,9 +23,8 @@ func TestFaultController(t *testing.T) {
 	}
 	f := startFaults(t, func(o *lab.Options) {
 		o.Broker = map[string]any{
-			"reset_command": []string{"/usr/bin/ipmitool", "-I", "lanplus", "-L", "OPERATOR", "-H", "{node}-bmc", "-U", "kernel-broker",
-				"-f", "/run/lab/bmc/password", "chassis", "power", "cycle"},
-			"switch": map[string]any{"reset_grace": "2m", "reboot_timeout": "2m", "stock_timeout": "60s"},
+			"reset_command": chassisPower("{node}", "cycle"),
+			"switch":        map[string]any{"reset_grace": "2m", "reboot_timeout": "2m", "stock_timeout": "60s"},
 		}
 	})
 	f.controllers()
@@ -61,6 +60,12 @@ func TestFaultController(t *testing.T) {
 		}
 		f.cancelled("alice", id)
 	})
+}
+
+// chassisPower is the documented command line.
+func chassisPower(node, action string) []string {
+	return []string{"/usr/bin/ipmitool", "-I", "lanplus", "-L", "OPERATOR", "-H", node + "-bmc", "-U", "kernel-broker",
+		"-f", "/run/lab/bmc/password", "chassis", "power", action}
 }
 
 // controllers gives the nodes' controllers their names, and the broker its password.
@@ -114,8 +119,7 @@ set_working_mc 0x20
 	f.must("root", "sh", "-c", fmt.Sprintf(`cd /run/lab/bmc && mkdir -p %[1]s.state
 setsid ipmi_sim -n -c %[1]s.lan -f %[1]s.commands -s %[1]s.state </dev/null >%[1]s.out 2>&1 & echo $! >%[1]s.pid`, name))
 	f.wait(settleLimit, "the controller of "+name, func() bool {
-		return f.try("root", "ipmitool", "-I", "lanplus", "-L", "OPERATOR", "-H", name+"-bmc", "-U", "kernel-broker",
-			"-f", "/run/lab/bmc/password", "chassis", "power", "status").Exit == 0
+		return f.try("root", chassisPower(name, "status")...).Exit == 0
 	})
 }
 

@@ -86,10 +86,10 @@ func newWholeSite(t *testing.T) *wholeSite {
 	if err := yaml.Unmarshal(entry, &keys); err != nil || len(keys) != 1 {
 		t.Fatalf("%v: the key's entry is\n%s", err, entry)
 	}
-	older := product(t)
+	older, newer := product(t), nextProduct(t) // before machines take the processors
 	vars := wholeVars(patientCatalog(t, folder), key, keys)
 	vars["kernel_broker_packages"] = older
-	return asWhole(t, newBareSite(t, six, 3*limit, vars), older)
+	return asWhole(newBareSite(t, six, 3*limit, vars), older, newer)
 }
 
 // heldSite is the site of six machines that another process holds.
@@ -100,14 +100,23 @@ func heldSite(t *testing.T, file string) *wholeSite {
 	if !ok {
 		t.Fatalf("%s names no packages", b.inventoryFile())
 	}
-	return asWhole(t, b, older)
+	return asWhole(b, older, nextProduct(t))
 }
 
-// asWhole is the site of six bare machines, with packages of the next version to upgrade to.
-func asWhole(t *testing.T, b *bareSite, older string) *wholeSite {
+// nextProduct packs what product has built as the next version, and returns the packages' folder.
+func nextProduct(t *testing.T) string {
 	t.Helper()
-	newer := filepath.Join(t.TempDir(), "newer")
-	command(t, "sh", "-c", pack, "pack", b.top, filepath.Join(b.top, "build/packages/root"), "v0.2.0", newer)
+	top, err := filepath.Abs(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "newer")
+	command(t, "sh", "-c", pack, "pack", top, filepath.Join(top, "build/packages/root"), "v0.2.0", folder)
+	return folder
+}
+
+// asWhole is the site of six bare machines, with packages of the version that it has and of the next one.
+func asWhole(b *bareSite, older, newer string) *wholeSite {
 	return &wholeSite{bareSite: b, older: older, newer: newer,
 		ctl1: b.on("ctl1"), ctl2: b.on("ctl2"), login: b.on("login1"),
 		nodes: []*machine{b.on("n1"), b.on("n2"), b.on("n3")}}
