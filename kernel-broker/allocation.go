@@ -56,6 +56,8 @@ type Allocation struct {
 	Reference string `json:"reference"` // as scontrol names the job: 12, 12_3, 12+1
 	User      string `json:"user"`
 	UID       uint32 `json:"uid"`
+	// Cgroup is the name of the job's cgroup on its nodes, empty for job_ID.
+	Cgroup    string `json:"cgroup,omitempty"`
 	Requested Ref    `json:"requested"`
 	Kernel    Kernel `json:"kernel"`
 	// From the profile, at the time the job was accepted.

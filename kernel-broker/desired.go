@@ -36,9 +36,11 @@ type DesiredState struct {
 
 // DesiredRun is what an agent is to do about one profiling run.
 type DesiredRun struct {
-	Run        uint64
-	Job        JobID
-	UID        uint32
+	Run uint64
+	Job JobID
+	UID uint32
+	// Cgroup is the name of the job's cgroup, empty for job_ID.
+	Cgroup     string
 	Collectors []string
 	// Ended: the job has left; deliver the result, or report that there is none.
 	Ended bool

@@ -90,12 +90,14 @@ type Run struct {
 	Profile     string    `json:"profile,omitempty"`
 
 	// The job, once it exists.
-	Job       JobID     `json:"job,omitzero"`
-	Reference string    `json:"reference,omitempty"`
-	User      string    `json:"user,omitempty"`
-	UID       uint32    `json:"uid,omitempty"`
-	Kernel    Ref       `json:"kernel,omitzero"`
-	Nodes     []RunNode `json:"nodes,omitempty"`
+	Job       JobID  `json:"job,omitzero"`
+	Reference string `json:"reference,omitempty"`
+	User      string `json:"user,omitempty"`
+	UID       uint32 `json:"uid,omitempty"`
+	// Cgroup is the name of its cgroup on the nodes, empty for job_ID.
+	Cgroup string    `json:"cgroup,omitempty"`
+	Kernel Ref       `json:"kernel,omitzero"`
+	Nodes  []RunNode `json:"nodes,omitempty"`
 	// Claimed is when the job was found, Began when it was first seen running, Ended when it was first missing.
 	Claimed time.Time `json:"claimed,omitzero"`
 	Began   time.Time `json:"began,omitzero"`

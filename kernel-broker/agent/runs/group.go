@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
 )
 
@@ -19,8 +20,14 @@ type group struct {
 }
 
 // findGroup returns the first directory that holds jobs or already has this job's cgroup.
-func findGroup(patterns []string, job uint32) (group, error) {
-	name := "job_" + strconv.FormatUint(uint64(job), 10)
+func findGroup(patterns []string, desired kb.DesiredRun) (group, error) {
+	name := "job_" + strconv.FormatUint(uint64(desired.Job.Job), 10)
+	if desired.Cgroup != "" {
+		if err := kb.ValidateCgroup(desired.Cgroup); err != nil {
+			return group{}, err
+		}
+		name = desired.Cgroup
+	}
 	var parents []string
 	for _, pattern := range patterns {
 		matches, err := filepath.Glob(pattern)

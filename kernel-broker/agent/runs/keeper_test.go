@@ -332,6 +332,20 @@ func TestNoCgroups(t *testing.T) {
 }
 
 // After a boot slurmd may start after the broker has sent the desired runs.
+// Slurm 26.05 names the cgroup of a job by its SLUID. What is no such name is no path for the agent.
+func TestCgroupBySLUID(t *testing.T) {
+	const name = "s1C5M8FXCH1800"
+	w := newWorld(t)
+	w.desired(func(r *kb.DesiredRun) { r.Cgroup = name })
+	w.until("it is ready", w.said("3 ready"))
+	if got := w.sessions[0].request.Cgroup; filepath.Base(got) != name || filepath.Dir(got) != filepath.Dir(w.cgroup()) {
+		t.Errorf("cgroup %q", got)
+	}
+	w = newWorld(t)
+	w.desired(func(r *kb.DesiredRun) { r.Cgroup, r.Ended = "../../../tmp", true })
+	w.until("it is refused", w.said(`3 failed cgroup "../../../tmp" of a job is no SLUID`))
+}
+
 func TestLateCgroups(t *testing.T) {
 	w := newWorld(t)
 	w.keeper.Close()

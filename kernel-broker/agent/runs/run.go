@@ -263,7 +263,7 @@ func (r *run) group() (group, error) {
 	limit := time.Now().Add(r.k.o.SlurmLimit)
 	for {
 		desired := r.now()
-		g, err := findGroup(r.k.o.Cgroups, desired.Job.Job)
+		g, err := findGroup(r.k.o.Cgroups, desired)
 		if err == nil || desired.Ended || time.Now().After(limit) {
 			return g, err
 		}

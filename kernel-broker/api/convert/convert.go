@@ -289,7 +289,7 @@ func DesiredRunsToProto(runs []kb.DesiredRun) *api.ConnectResponse {
 	out := &api.DesiredRuns{}
 	for _, r := range runs {
 		out.Runs = append(out.Runs, &api.DesiredRun{RunId: r.Run, JobId: r.Job.Job, RestartCount: r.Job.Restart,
-			Uid: r.UID, Collectors: r.Collectors, Ended: r.Ended, Watched: r.Watched})
+			Uid: r.UID, Cgroup: r.Cgroup, Collectors: r.Collectors, Ended: r.Ended, Watched: r.Watched})
 	}
 	return &api.ConnectResponse{Message: &api.ConnectResponse_Runs{Runs: out}}
 }
@@ -299,7 +299,7 @@ func DesiredRunsFromProto(m *api.DesiredRuns) []kb.DesiredRun {
 	var runs []kb.DesiredRun
 	for _, r := range m.GetRuns() {
 		runs = append(runs, kb.DesiredRun{Run: r.GetRunId(), Job: kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()},
-			UID: r.GetUid(), Collectors: r.GetCollectors(), Ended: r.GetEnded(), Watched: r.GetWatched()})
+			UID: r.GetUid(), Cgroup: r.GetCgroup(), Collectors: r.GetCollectors(), Ended: r.GetEnded(), Watched: r.GetWatched()})
 	}
 	return runs
 }

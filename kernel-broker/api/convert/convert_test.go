@@ -274,7 +274,7 @@ func TestSlurmdWait(t *testing.T) {
 }
 
 func TestDesiredRunsRoundTrip(t *testing.T) {
-	before := []kb.DesiredRun{{Run: 1, Job: kb.JobID{Job: 7, Restart: 2}, UID: 1000, Collectors: []string{"io"}, Ended: true}, {Run: 2, Watched: true}}
+	before := []kb.DesiredRun{{Run: 1, Job: kb.JobID{Job: 7, Restart: 2}, UID: 1000, Cgroup: "s1C5M8FXCH1800", Collectors: []string{"io"}, Ended: true}, {Run: 2, Watched: true}}
 	if after := DesiredRunsFromProto(DesiredRunsToProto(before).GetRuns()); !reflect.DeepEqual(before, after) {
 		t.Errorf("%+v", after)
 	}

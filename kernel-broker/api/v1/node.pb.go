@@ -1273,7 +1273,9 @@ type DesiredRun struct {
 	// A client watches: send figures about once a second.
 	Watched bool `protobuf:"varint,6,opt,name=watched,proto3" json:"watched,omitempty"`
 	// The job's user, who may read the figures on the node.
-	Uid           uint32 `protobuf:"varint,7,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid uint32 `protobuf:"varint,7,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Name of the job's cgroup where it is not job_ID: its SLUID.
+	Cgroup        string `protobuf:"bytes,8,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1355,6 +1357,13 @@ func (x *DesiredRun) GetUid() uint32 {
 		return x.Uid
 	}
 	return 0
+}
+
+func (x *DesiredRun) GetCgroup() string {
+	if x != nil {
+		return x.Cgroup
+	}
+	return ""
 }
 
 // Desired is the whole desired state of a node; a newer generation replaces an
@@ -2070,7 +2079,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\theartbeat\x18\x05 \x01(\v2\x1a.kernelbroker.v1.HeartbeatH\x00R\theartbeatB\t\n" +
 	"\amessage\">\n" +
 	"\vDesiredRuns\x12/\n" +
-	"\x04runs\x18\x01 \x03(\v2\x1b.kernelbroker.v1.DesiredRunR\x04runs\"\xc1\x01\n" +
+	"\x04runs\x18\x01 \x03(\v2\x1b.kernelbroker.v1.DesiredRunR\x04runs\"\xd9\x01\n" +
 	"\n" +
 	"DesiredRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x15\n" +
@@ -2081,7 +2090,8 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"collectors\x12\x14\n" +
 	"\x05ended\x18\x05 \x01(\bR\x05ended\x12\x18\n" +
 	"\awatched\x18\x06 \x01(\bR\awatched\x12\x10\n" +
-	"\x03uid\x18\a \x01(\rR\x03uid\"\xa8\x05\n" +
+	"\x03uid\x18\a \x01(\rR\x03uid\x12\x16\n" +
+	"\x06cgroup\x18\b \x01(\tR\x06cgroup\"\xa8\x05\n" +
 	"\aDesired\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +

@@ -257,6 +257,10 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.ID); err != nil {
 		return nil, err
 	}
+	cgroup, err := c.o.Slurm.Cgroup(ctx, job.ID)
+	if err != nil { // only a profiling run needs it
+		c.log.Warn("name of the job's cgroup not read, a profiling run would not find its processes", "job", r.ID.String(), "error", err)
+	}
 	last, err := c.lastRun(ctx, r.ID, job)
 	if err != nil {
 		return nil, err
@@ -264,7 +268,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	now := c.clock.Now()
 	a := &kb.Allocation{
 		Application: profile.Application, Collectors: c.collectorsFor(job),
-		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Requested: r.Ref, Kernel: version.Kernel,
+		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Cgroup: cgroup, Requested: r.Ref, Kernel: version.Kernel,
 		BootAttempts: profile.BootAttempts, BootTimeout: profile.BootTimeout, Reuse: profile.Reuse, Fallback: profile.Fallback,
 		NoRequeue: job.SaidNoRequeue() || last.NoRequeue, Missed: last.Missed, Submitted: job.Submitted(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
 	}

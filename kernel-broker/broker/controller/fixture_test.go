@@ -33,6 +33,7 @@ type fakeSlurm struct {
 	queue    []kb.SlurmJob
 	comments map[string]string
 	calls    []string
+	cgroup   string
 	viewErr  error
 	refuse   map[string]int // begins of calls that fail, and how often
 	prolog   bool           // the site has one of its own
@@ -61,6 +62,8 @@ func (f *fakeSlurm) Nodes(context.Context, []string) (map[string]kb.SlurmNode, e
 	defer f.mu.Unlock()
 	return maps.Clone(f.nodes), nil
 }
+
+func (f *fakeSlurm) Cgroup(context.Context, uint32) (string, error) { return f.cgroup, nil }
 
 func (f *fakeSlurm) AdminComment(_ context.Context, job uint32) (string, error) {
 	f.mu.Lock()

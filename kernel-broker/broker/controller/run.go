@@ -132,14 +132,18 @@ func (c *Controller) BeginRun(ctx context.Context, id kb.JobID) (*kb.Run, error)
 	if len(collectors) == 0 {
 		return nil, nil
 	}
-	r, err := c.beginRun(ctx, id, job, collectors)
+	cgroup, err := c.o.Slurm.Cgroup(ctx, job.ID)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.beginRun(ctx, id, job, cgroup, collectors)
 	if err != nil {
 		return nil, err
 	}
 	return c.standBy(ctx, r)
 }
 
-func (c *Controller) beginRun(ctx context.Context, id kb.JobID, job kb.SlurmJob, collectors []string) (*kb.Run, error) {
+func (c *Controller) beginRun(ctx context.Context, id kb.JobID, job kb.SlurmJob, cgroup string, collectors []string) (*kb.Run, error) {
 	runs, err := runKind.list(ctx, &c.records, 1, func(e entry) bool { return e.job == id })
 	if err != nil {
 		return nil, err
@@ -149,7 +153,7 @@ func (c *Controller) beginRun(ctx context.Context, id kb.JobID, job kb.SlurmJob,
 	}
 	now := c.clock.Now()
 	r := &kb.Run{State: kb.RunRequested, Since: now, Collectors: collectors, RequestedBy: job.User, Requested: now,
-		Job: id, Reference: job.Reference, User: job.User, UID: job.UID, Kernel: kb.Ref{Profile: kb.StockProfile}}
+		Job: id, Reference: job.Reference, User: job.User, UID: job.UID, Cgroup: cgroup, Kernel: kb.Ref{Profile: kb.StockProfile}}
 	r.Claim(now, job.Nodes)
 	return c.recordRun(ctx, r)
 }

@@ -228,6 +228,44 @@ func TestRequestForTheNextJob(t *testing.T) {
 	}
 }
 
+// From 26.05 on Slurm names the cgroup of each start of a job by an id of its own.
+func TestRunKnowsTheCgroupOfItsJob(t *testing.T) {
+	const cgroup = "s1C5M8FXCH1800"
+	t.Run("of a job without a profile", func(t *testing.T) {
+		f := profiled(t, "kernel-broker: stock requested; profiling=io")
+		f.slurm.cgroup = cgroup
+		agent := f.attach("n1", kb.StockProfile, "", bootOne)
+		if _, err := f.c.BeginRun(t.Context(), kb.JobID{Job: 7}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the agent knows the cgroup", func() bool { return agent.toldCgroup(cgroup) })
+	})
+	t.Run("of a request for the next job", func(t *testing.T) {
+		f := newFixture(t)
+		f.start()
+		f.slurm.cgroup = cgroup
+		f.attach("n1", kb.StockProfile, "", bootOne)
+		if _, err := f.c.RequestRun(t.Context(), RunRequest{Profile: "mitgcm", Collectors: []string{"io"}, By: "root"}); err != nil {
+			t.Fatal(err)
+		}
+		f.slurm.job(7, "CONFIGURING", "n1")
+		f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
+		if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the run has the job's cgroup", func() bool { return f.run(1).Cgroup == cgroup })
+		f.slurm.end(7)
+		f.slurm.node("n1", "IDLE", "")
+		until(t, "the request waits without one", func() bool { r := f.run(1); return r.Job.IsZero() && r.Cgroup == "" })
+	})
+}
+
+// toldCgroup is whether the agent was last told of a run in this cgroup.
+func (a *fakeAgent) toldCgroup(cgroup string) bool {
+	wishes, _ := a.wishes()
+	return len(wishes) == 1 && wishes[0].Cgroup == cgroup
+}
+
 func TestWatchRun(t *testing.T) {
 	f := profiled(t, "kernel-broker: stock requested; profiling=io")
 	f.runs.Standby = time.Millisecond

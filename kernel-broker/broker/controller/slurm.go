@@ -13,6 +13,8 @@ type Slurm interface {
 	View(ctx context.Context, comments bool) (kb.SlurmView, error)
 	Nodes(ctx context.Context, names []string) (map[string]kb.SlurmNode, error)
 	AdminComment(ctx context.Context, job uint32) (string, error)
+	// Cgroup is the name of a job's cgroup on its nodes, empty for job_ID.
+	Cgroup(ctx context.Context, job uint32) (string, error)
 	ArmReturn(ctx context.Context, nodes []string) error
 	Label(ctx context.Context, node, reason string) error
 	Disarm(ctx context.Context, nodes []string) error

@@ -32,7 +32,7 @@ func DesiredRuns(runs map[uint64]*kb.Run, node *kb.Node) []kb.DesiredRun {
 		if early && (node.Pending != nil || !node.Runs(r.Kernel)) {
 			continue
 		}
-		desired = append(desired, kb.DesiredRun{Run: id, Job: r.Job, UID: r.UID, Collectors: r.Collectors, Ended: ended})
+		desired = append(desired, kb.DesiredRun{Run: id, Job: r.Job, UID: r.UID, Cgroup: r.Cgroup, Collectors: r.Collectors, Ended: ended})
 	}
 	return desired
 }
@@ -81,6 +81,7 @@ func (d *decision) claim(a *kb.Allocation) {
 		}
 	}
 	waiting.Job, waiting.Reference, waiting.User, waiting.UID, waiting.Kernel = a.ID, a.Reference, a.User, a.UID, a.Kernel.Ref()
+	waiting.Cgroup = a.Cgroup
 	waiting.Claim(d.in.Now, a.Nodes)
 	a.Run = waiting.ID
 	a.Note(d.in.Now, "", "profiling", fmt.Sprintf("run %d: %s", waiting.ID, strings.Join(waiting.Collectors, ",")))
@@ -121,7 +122,7 @@ func (d *decision) run(r *kb.Run) {
 // unclaim lets a request wait on: its job left before it began.
 func unclaim(r *kb.Run) {
 	r.Job, r.Reference, r.User, r.UID, r.Kernel = kb.JobID{}, "", "", 0, kb.Ref{}
-	r.Nodes, r.Claimed = nil, time.Time{}
+	r.Nodes, r.Claimed, r.Cgroup = nil, time.Time{}, ""
 }
 
 // seen: an agent saw what slurmctld showed too shortly.

@@ -54,6 +54,7 @@ func (s *oneJob) Nodes(ctx context.Context, _ []string) (map[string]kb.SlurmNode
 	return view.Nodes, err
 }
 
+func (s *oneJob) Cgroup(context.Context, uint32) (string, error)              { return "", nil }
 func (s *oneJob) AdminComment(context.Context, uint32) (string, error)        { return "", nil }
 func (s *oneJob) ArmReturn(context.Context, []string) error                   { return nil }
 func (s *oneJob) Label(context.Context, string, string) error                 { return nil }

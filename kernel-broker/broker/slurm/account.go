@@ -4,6 +4,7 @@ package slurm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -252,12 +253,14 @@ func configured(config, name string) (string, error) {
 			return strings.TrimSpace(value), nil
 		}
 	}
-	return "", fmt.Errorf("scontrol show config printed no %s: %w", name, kb.ErrUnavailable)
+	return "", fmt.Errorf("%w %s: %w", errNoSetting, name, kb.ErrUnavailable)
 }
 
+var errNoSetting = errors.New("scontrol show config printed no")
+
 const (
-	// keepResumeTimeout is how long the value is used: a reconfigure may change it.
-	keepResumeTimeout = 5 * time.Minute
+	// keepSettings is how long a setting is used: a reconfigure may change it.
+	keepSettings = 5 * time.Minute
 	// resumeTimeoutRetry is the wait after a failed query.
 	resumeTimeoutRetry = 10 * time.Second
 )
@@ -271,7 +274,7 @@ func (c *Client) resumeTimeout(ctx context.Context) time.Duration {
 		if perr != nil {
 			seconds = 0
 		}
-		return time.Duration(seconds) * time.Second, keepResumeTimeout, err
+		return time.Duration(seconds) * time.Second, keepSettings, err
 	})
 	return timeout
 }

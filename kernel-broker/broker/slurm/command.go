@@ -27,6 +27,7 @@ type Client struct {
 	runner                    slurmexec.Runner
 	now                       func() time.Time
 	timeouts                  cache.Cache[struct{}, time.Duration]
+	cgroups                   cache.Cache[struct{}, bool] // named by SLUID
 }
 
 // Options of a client.

@@ -57,6 +57,8 @@ func (s *oneJob) View(context.Context, bool) (kb.SlurmView, error) {
 	return view, nil
 }
 
+func (*oneJob) Cgroup(context.Context, uint32) (string, error) { return "", nil }
+
 func (*oneJob) AdminComment(context.Context, uint32) (string, error) {
 	return "kernel-broker: stock requested; profiling=io", nil
 }

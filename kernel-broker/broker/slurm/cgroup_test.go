@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slurm
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+func TestCgroup(t *testing.T) {
+	const (
+		name    = "s1C5M8FXCH1800"
+		byID    = "CgroupJobIdPaths        = yes"
+		bySLUID = "CgroupJobIdPaths        = no"
+		older   = "CgroupPlugin            = cgroup/v2"
+	)
+	for _, c := range []struct {
+		name, config, jobs, want string
+		err                      error
+	}{
+		{"an older Slurm", older, "", "", nil},
+		{"by the job's id", byID, "", "", nil},
+		{"by its SLUID", bySLUID, "7           " + name + "      \n", name, nil},
+		{"the last task of an array, with its id", bySLUID, "7           " + name + "\n8           s1C5M8FXCH1801\n", name, nil},
+		{"tasks that wait beside it", bySLUID, "7  " + name + "\n7  s1C5M8FXCH1801\n", "", kb.ErrUnavailable},
+		{"no such job", bySLUID, "", "", kb.ErrUnavailable},
+		{"something else", bySLUID, "7  ../../x\n", "", kb.ErrUnavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client, log := fake(t, "[ \"$*\" = 'show config' ] && echo '"+c.config+"'", "printf '%s' '"+c.jobs+"'")
+			got, err := client.Cgroup(t.Context(), 7)
+			if got != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+				t.Errorf("%q, %v", got, err)
+			}
+			if asked := strings.Contains(log(), "--jobs=7"); asked != (c.config == bySLUID) {
+				t.Errorf("ran\n%s", log())
+			}
+		})
+	}
+	client, _ := fake(t, "exit 1", "")
+	if _, err := client.Cgroup(t.Context(), 7); err == nil {
+		t.Error("no error without slurmctld")
+	}
+}
