@@ -136,6 +136,13 @@ func (c *chaos) submitOne() {
 		}
 		return r.Exit == 0
 	})
+	// A slurmctld that is killed within seconds of a submit forgets the job and gives its id to the next one.
+	c.jobs = slices.DeleteFunc(c.jobs, func(earlier chaosJob) bool {
+		if earlier.id == j.id {
+			c.counts["forgotten"]++
+		}
+		return earlier.id == j.id
+	})
 	c.jobs = append(c.jobs, j)
 	c.counts["submitted for "+profile]++
 }
