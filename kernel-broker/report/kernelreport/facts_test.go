@@ -128,7 +128,7 @@ func TestFiguresInJSON(t *testing.T) {
 }
 
 // gainsOfOwnKernels: what real guests counted gives each application's own kernel a gain
-// against both baselines, and a share of the workload that is no more than all of it.
+// against both baselines, and a share of the workload that is some of it and not all: 1.7 % of one that computes.
 func gainsOfOwnKernels(t *testing.T, name string, f Facts) {
 	t.Helper()
 	for _, a := range f.Applications {
@@ -142,7 +142,7 @@ func gainsOfOwnKernels(t *testing.T, name string, f Facts) {
 			continue
 		}
 		for _, g := range gains {
-			if g.Share == nil || !(g.Share.Low > 0.1 && g.Share.High < 1) || !(g.Change.High < 0) || !(g.Whole.Value < 0 && g.Whole.Value > g.Change.Value) {
+			if g.Share == nil || !(g.Share.Low > 0.01 && g.Share.High < 1) || !(g.Change.High < 0) || !(g.Whole.Value < 0 && g.Whole.Value > g.Change.Value) {
 				t.Errorf("%s, %s: %s", name, a.Name, g.Words())
 			}
 		}
