@@ -137,12 +137,10 @@ func (c *chaos) submitOne() {
 		return r.Exit == 0
 	})
 	// A slurmctld that is killed within seconds of a submit forgets the job and gives its id to the next one.
-	c.jobs = slices.DeleteFunc(c.jobs, func(earlier chaosJob) bool {
-		if earlier.id == j.id {
-			c.counts["forgotten"]++
-		}
-		return earlier.id == j.id
-	})
+	if i := slices.IndexFunc(c.jobs, func(earlier chaosJob) bool { return earlier.id == j.id }); i >= 0 {
+		c.jobs = slices.Delete(c.jobs, i, i+1)
+		c.counts["forgotten"]++
+	}
 	c.jobs = append(c.jobs, j)
 	c.counts["submitted for "+profile]++
 }

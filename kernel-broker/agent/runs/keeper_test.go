@@ -331,7 +331,6 @@ func TestNoCgroups(t *testing.T) {
 	}
 }
 
-// After a boot slurmd may start after the broker has sent the desired runs.
 // Slurm 26.05 names the cgroup of a job by its SLUID. What is no such name is no path for the agent.
 func TestCgroupBySLUID(t *testing.T) {
 	const name = "s1C5M8FXCH1800"
@@ -346,6 +345,7 @@ func TestCgroupBySLUID(t *testing.T) {
 	w.until("it is refused", w.said(`3 failed cgroup "../../../tmp" of a job is no SLUID`))
 }
 
+// After a boot slurmd may start after the broker has sent the desired runs.
 func TestLateCgroups(t *testing.T) {
 	w := newWorld(t)
 	w.keeper.Close()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -29,24 +28,20 @@ func (c *Client) Cgroup(ctx context.Context, job uint32) (string, error) {
 	if err != nil || !by {
 		return "", err
 	}
-	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", fmt.Sprintf("--jobs=%d", job),
-		fmt.Sprintf("--Format=JobID:%d,Sluid:20", idWidth))
+	out, err := c.texts(ctx, "Sluid", job)
 	if err != nil {
 		return "", err
 	}
 	return parseSLUID(out, job)
 }
 
-// parseSLUID reads lines of "id sluid". Tasks of an array that wait have the id of its last task.
+// parseSLUID reads a job's records. Tasks of an array that wait have the id of its last task.
 func parseSLUID(out string, job uint32) (string, error) {
-	var found []string
-	for line := range strings.Lines(out) {
-		fields := strings.Fields(line)
-		if len(fields) == 2 && fields[0] == fmt.Sprint(job) && !slices.Contains(found, fields[1]) {
-			found = append(found, fields[1])
-		}
+	found, err := parseTexts(out, job)
+	if err != nil {
+		return "", err
 	}
-	if len(found) != 1 {
+	if found = slices.Compact(found); len(found) > 1 {
 		return "", fmt.Errorf("job %d: squeue printed %d SLUIDs: %w", job, len(found), kb.ErrUnavailable)
 	}
 	if err := kb.ValidateCgroup(found[0]); err != nil {

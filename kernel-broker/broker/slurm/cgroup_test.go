@@ -23,11 +23,11 @@ func TestCgroup(t *testing.T) {
 	}{
 		{"an older Slurm", older, "", "", nil},
 		{"by the job's id", byID, "", "", nil},
-		{"by its SLUID", bySLUID, "7           " + name + "      \n", name, nil},
-		{"the last task of an array, with its id", bySLUID, "7           " + name + "\n8           s1C5M8FXCH1801\n", name, nil},
-		{"tasks that wait beside it", bySLUID, "7  " + name + "\n7  s1C5M8FXCH1801\n", "", kb.ErrUnavailable},
+		{"by its SLUID", bySLUID, accountLine("7", name), name, nil},
+		{"the last task of an array, with its id", bySLUID, accountLine("7", name) + accountLine("8", "s1C5M8FXCH1801"), name, nil},
+		{"tasks that wait beside it", bySLUID, accountLine("7", name) + accountLine("7", "s1C5M8FXCH1801"), "", kb.ErrUnavailable},
 		{"no such job", bySLUID, "", "", kb.ErrUnavailable},
-		{"something else", bySLUID, "7  ../../x\n", "", kb.ErrUnavailable},
+		{"something else", bySLUID, accountLine("7", "../../x"), "", kb.ErrUnavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, log := fake(t, "[ \"$*\" = 'show config' ] && echo '"+c.config+"'", "printf '%s' '"+c.jobs+"'")

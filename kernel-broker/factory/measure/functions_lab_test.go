@@ -11,62 +11,26 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/kallsyms"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
 
-// symbols are a kernel's functions in order of their addresses.
-type symbols struct {
-	at    []uint64
-	names []string
-}
-
 // readSymbols reads what a guest's /proc/kallsyms said.
-func readSymbols(t *testing.T, path string) symbols {
+func readSymbols(t *testing.T, path string) *kallsyms.Table {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	type symbol struct {
-		at   uint64
-		name string
+	table, err := kallsyms.Read(file)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
 	}
-	var all []symbol
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		var s symbol
-		var kind string
-		if _, err := fmt.Sscanf(lines.Text(), "%x %s %s", &s.at, &kind, &s.name); err != nil {
-			t.Fatalf("%s: %q: %v", path, lines.Text(), err)
-		}
-		if strings.ContainsAny(kind, "tTwW") {
-			all = append(all, s)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b symbol) int { return cmp.Compare(a.at, b.at) })
-	var found symbols
-	for _, s := range all {
-		if n := len(found.at); n > 0 && found.at[n-1] == s.at {
-			continue
-		}
-		found.at, found.names = append(found.at, s.at), append(found.names, s.name)
-	}
-	return found
-}
-
-// of is the function at an address. Parts that a compiler split off or copied count to the function that they are of.
-func (s symbols) of(address uint64) string {
-	i := sort.Search(len(s.at), func(i int) bool { return s.at[i] > address })
-	if i == 0 {
-		return "?"
-	}
-	name, _, _ := strings.Cut(s.names[i-1], ".")
-	return name
+	return table
 }
 
 // TestWhereInstructionsGo says which functions of each kernel execute a thousandth and more of a workload: what is left to
@@ -101,8 +65,9 @@ func TestWhereInstructionsGo(t *testing.T) {
 	}
 }
 
-// byFunction adds up the plugin's record of blocks, "start instructions runs" a line.
-func byFunction(t *testing.T, path string, all symbols) map[string]uint64 {
+// byFunction adds up the plugin's record of blocks, "start instructions runs" a line. Parts that a compiler split off or
+// copied count to the function that they are of.
+func byFunction(t *testing.T, path string, all *kallsyms.Table) map[string]uint64 {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -116,7 +81,8 @@ func byFunction(t *testing.T, path string, all symbols) map[string]uint64 {
 		if _, err := fmt.Sscanf(lines.Text(), "%x %d %d", &start, &instructions, &runs); err != nil {
 			t.Fatalf("%s: %q: %v", path, lines.Text(), err)
 		}
-		sums[all.of(start)] += instructions * runs
+		name, _, _ := strings.Cut(all.Name(start), ".")
+		sums[name] += instructions * runs
 	}
 	return sums
 }

@@ -127,8 +127,11 @@ func TestFiguresInJSON(t *testing.T) {
 	}
 }
 
+// computes are workloads that spend most of their instructions outside of the kernel.
+var computes = map[string]bool{"mitgcm-computing": true, "lammps-restarts": true}
+
 // gainsOfOwnKernels: what real guests counted gives each application's own kernel a gain
-// against both baselines, and a share of the workload that is some of it and not all: 1.7 % of one that computes.
+// against both baselines, and a share of the workload that is no more than all of it.
 func gainsOfOwnKernels(t *testing.T, name string, f Facts) {
 	t.Helper()
 	for _, a := range f.Applications {
@@ -141,8 +144,12 @@ func gainsOfOwnKernels(t *testing.T, name string, f Facts) {
 			t.Errorf("%s, %s: %+v", name, a.Name, gains)
 			continue
 		}
+		least := 0.1
+		if computes[a.Name] {
+			least = 0.01
+		}
 		for _, g := range gains {
-			if g.Share == nil || !(g.Share.Low > 0.01 && g.Share.High < 1) || !(g.Change.High < 0) || !(g.Whole.Value < 0 && g.Whole.Value > g.Change.Value) {
+			if g.Share == nil || !(g.Share.Low > least && g.Share.High < 1) || !(g.Change.High < 0) || !(g.Whole.Value < 0 && g.Whole.Value > g.Change.Value) {
 				t.Errorf("%s, %s: %s", name, a.Name, g.Words())
 			}
 		}
