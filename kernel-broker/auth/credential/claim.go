@@ -42,6 +42,10 @@ const (
 	// MaxAge of a credential when its call comes in. It covers clocks that
 	// differ, as well: Slurm bears no more than MUNGE's five minutes.
 	MaxAge = time.Minute
+	// clockLag: munged reads time(2), which moves on with the kernel's tick and
+	// stays behind the clock that Go reads. Without it a credential of a new
+	// second's first moment seems to be older than a broker that is not.
+	clockLag = 100 * time.Millisecond
 
 	format   = "kernel-broker/1"
 	nonceLen = 16
@@ -240,7 +244,7 @@ func NewVerifier(o Options) *Verifier {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Verifier{decoder: o.Decoder, cluster: o.Cluster, now: o.Now, began: o.Now().Truncate(time.Second),
+	return &Verifier{decoder: o.Decoder, cluster: o.Cluster, now: o.Now, began: o.Now().Add(-clockLag).Truncate(time.Second),
 		memory: memory{users: map[uint32]map[string]time.Time{}}}
 }
 
