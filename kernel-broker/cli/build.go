@@ -108,7 +108,7 @@ func (a *app) kernelBuildCommand() *cobra.Command {
 	f.StringArrayVar(&b.fromRuns, "from-run", nil, "`number` of a profiling run that the kernel is made from: slimming keeps what its job used, its counters are the profile; several with commas, or given again")
 	f.StringArrayVar(&b.fromPerf, "from-perf", nil, "`file` of branches that nodes recorded (perf record -b), or a profile made of such (kernel.afdo), which the kernel is optimised by; FILE=WEIGHT has it count so many times; may be given again")
 	f.BoolVar(&o.Train, "train", false, "run the workload for slimming and profile, although the catalog has training data of earlier runs")
-	f.StringVar(&o.SaveTraining, "save-training", "", "write what the runs recorded to this `file` (training/NAME.tar.zst of the catalog); implies --train")
+	f.StringVar(&o.SaveTraining, "save-training", "", "write what the runs recorded, and what this build measured, to this `file` (training/NAME.tar.zst of the catalog); without --train the runs are those of the catalog's training data")
 	f.BoolVar(&b.request.Instrumented, "instrumented", false, "build the kernel that counts, register it as the profile NAME-instrumented, and stop")
 	a.siteFlag(c)
 	b.signature.flags(c)

@@ -124,7 +124,7 @@ func Build(ctx context.Context, r Request, broker Broker) (Result, error) {
 	if err := r.prepare(ctx, broker); err != nil {
 		return Result{}, err
 	}
-	r.Options.Train = r.Options.Train || r.Instrumented || r.Options.SaveTraining != ""
+	r.Options.Train = r.Options.Train || r.Instrumented
 	r.Options.Command = r.command()
 	p, err := pipeline.Open(ctx, r.Options)
 	if err != nil {

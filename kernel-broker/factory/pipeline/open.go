@@ -89,9 +89,6 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("kernel %q: its recipe takes no branches: it does not say optimisation: %s", o.Name, build.OptimiseAutoFDO)
 	}
 	kernels := Factory{Builder: builder, Plan: plan}
-	if o.SaveTraining != "" && !o.Train {
-		return nil, fmt.Errorf("kernel %q: what is saved is what runs say, and none is made", o.Name)
-	}
 	if o.SaveTraining != "" && !plan.Recipe.NeedsRun() {
 		return nil, fmt.Errorf("kernel %q: there is no training to save: its recipe has neither slimming nor a profile", o.Name)
 	}

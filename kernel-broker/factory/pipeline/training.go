@@ -136,7 +136,8 @@ func (p *Pipeline) trainedOn() []verdict.Run {
 	return runs
 }
 
-// save writes what the runs said, with the report of the kernel.
+// save writes what the runs said, with the report of the kernel: of runs that were
+// made here, or of those in the training data that the kernel was built from.
 func (p *Pipeline) save(w *graph.Work, made build.Manifest, c Candidate) error {
 	if p.isCurrent(c) && c.Outcome == kb.OutcomeNoBenefit {
 		return fmt.Errorf("training data of %q: jobs have this kernel already, it was compared with itself, and this cache has no report by which it won: "+
@@ -152,6 +153,9 @@ func (p *Pipeline) save(w *graph.Work, made build.Manifest, c Candidate) error {
 		if facts.Source, facts.Compiler, err = f.of(); err != nil {
 			return err
 		}
+	}
+	if t := p.Training; t != nil { // the runs are earlier ones
+		facts.Source, facts.Compiler, facts.Workload = t.Source, t.Compiler, t.Workload
 	}
 	for _, c := range p.Counters {
 		facts.Workload = fmt.Sprintf("counters of run %d", c.Run)

@@ -5,6 +5,8 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -120,6 +122,52 @@ func TestTrainedElsewhereAndMeasuredHere(t *testing.T) {
 			t.Errorf("worked on %s: %s", run, worked)
 		}
 	}
+}
+
+// The same runs with a new report: of a kernel whose image changed and whose code did not.
+func TestSaveTrainingMeasuredAnew(t *testing.T) {
+	made, _ := learned(t, nil)
+	made.Source, made.Workload, made.Image = "linux-source-6.1 6.1.1", "write8, seed 11, size 12", "sha256:another"
+	w := newWorld(t, nil)
+	w.pipe.Training = made
+	w.pipe.SaveTraining = filepath.Join(t.TempDir(), "fake.tar.zst")
+	candidate, worked, err := w.build()
+	if err != nil || strings.Contains(worked, "instrumented") {
+		t.Fatalf("worked on %s, %v", worked, err)
+	}
+	dir := t.TempDir()
+	facts, err := training.Unpack(t.Context(), w.pipe.SaveTraining, w.pipe.SavedTraining(), "fake", dir)
+	if err != nil || facts.Image != candidate.ImageDigest || facts.Source != made.Source || facts.Workload != made.Workload {
+		t.Errorf("of %+v, built from %+v, %v", facts, made.Facts, err)
+	}
+	for _, folder := range []string{training.Slimming, training.Profile} {
+		if before, after := contents(t, filepath.Join(made.Dir, folder)), contents(t, filepath.Join(dir, folder)); !maps.Equal(before, after) || len(before) == 0 {
+			t.Errorf("%s: %v, before %v", folder, after, before)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, training.Report, reportFile)); err != nil {
+		t.Error(err)
+	} else if _, err := kernelreport.ReadMeasurement(text, candidate.ImageDigest); err != nil {
+		t.Error(err)
+	}
+}
+
+// contents of all files below a folder.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(dir, path))
+		files[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 // The data may be of another run than the workload trains with today: the kernel is
