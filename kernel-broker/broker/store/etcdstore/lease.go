@@ -46,14 +46,22 @@ type leadership struct {
 
 // Lead waits until no other broker acts on the namespace and acquires it: one key bound to a lease. From then on each
 // commit requires that key unchanged, so a broker that lost the lease without noticing changes nothing. Lost is closed
-// when the lease is lost.
+// when the lease is lost. Without an etcd it fails, but not once it waits.
 func (s *Store) Lead(ctx context.Context, c Claim) error {
 	c.TTL = cmp.Or(c.TTL, DefaultTTL)
-	last := ""
+	last, away := "", false
 	for {
 		holder, err := s.claim(ctx, c)
-		if err != nil || holder == "" {
+		switch {
+		case errors.Is(err, store.ErrUnavailable) && last != "" && ctx.Err() == nil:
+			if !away {
+				s.log.Warn("etcd does not answer; waiting", "broker", last, "error", err)
+			}
+			away, holder = true, last
+		case err != nil || holder == "":
 			return err
+		default:
+			away = false
 		}
 		if holder != last && c.Waits != nil {
 			c.Waits(holder)

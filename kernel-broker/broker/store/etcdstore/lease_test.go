@@ -129,3 +129,62 @@ func TestCutOffLeaderIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// A broker that waits outlasts a time without etcd: nothing is lost by waiting on, and who restarts it only makes a busy
+// host busier.
+func TestWaitingOutlastsEtcd(t *testing.T) {
+	endpoint := embedded(t, t.TempDir())
+	p := newProxy(t, endpoint)
+	first, second := openCluster(t, endpoint, "a", 0), openCluster(t, p.endpoint(), "a", 200*time.Millisecond)
+	if err := first.Lead(t.Context(), claim("one", "here")); err != nil {
+		t.Fatal(err)
+	}
+	waits, tries, leads := make(chan string, 9), make(chan bool), make(chan error, 1)
+	c := claim("two", "there")
+	c.Waits = func(holder string) { waits <- holder }
+	c.Alive = func() { tries <- true }
+	go func() {
+		err := second.Lead(t.Context(), c)
+		close(tries)
+		leads <- err
+	}()
+	<-tries
+	p.mute.Store(true)
+	for range 4 {
+		<-tries
+	}
+	select {
+	case err := <-leads:
+		t.Fatalf("without etcd: %v", err)
+	default:
+	}
+	p.mute.Store(false)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range tries { //nolint:revive // until it leads
+	}
+	if err := <-leads; err != nil {
+		t.Error(err)
+	}
+	if len(waits) != 1 {
+		t.Errorf("%d holders were waited for, want one", len(waits))
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nobody waits for a broker that was never seen.
+func TestLeadWithoutEtcd(t *testing.T) {
+	p := newProxy(t, embedded(t, t.TempDir()))
+	s := openCluster(t, p.endpoint(), "a", 200*time.Millisecond)
+	p.mute.Store(true)
+	if err := s.Lead(t.Context(), claim("one", "here")); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("leads without etcd: %v", err)
+	}
+	p.mute.Store(false)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
