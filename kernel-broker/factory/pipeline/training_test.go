@@ -5,8 +5,6 @@ package pipeline
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,6 +14,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
@@ -141,8 +140,10 @@ func TestSaveTrainingMeasuredAnew(t *testing.T) {
 		t.Errorf("of %+v, built from %+v, %v", facts, made.Facts, err)
 	}
 	for _, folder := range []string{training.Slimming, training.Profile} {
-		if before, after := contents(t, filepath.Join(made.Dir, folder)), contents(t, filepath.Join(dir, folder)); !maps.Equal(before, after) || len(before) == 0 {
-			t.Errorf("%s: %v, before %v", folder, after, before)
+		before, err := graph.TreeDigest(filepath.Join(made.Dir, folder))
+		after, err2 := graph.TreeDigest(filepath.Join(dir, folder))
+		if before != after || err != nil || err2 != nil {
+			t.Errorf("%s: %s, before %s, %v, %v", folder, after, before, err, err2)
 		}
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, training.Report, reportFile)); err != nil {
@@ -150,24 +151,6 @@ func TestSaveTrainingMeasuredAnew(t *testing.T) {
 	} else if _, err := kernelreport.ReadMeasurement(text, candidate.ImageDigest); err != nil {
 		t.Error(err)
 	}
-}
-
-// contents of all files below a folder.
-func contents(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(filepath.Join(dir, path))
-		files[path] = string(text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
 }
 
 // The data may be of another run than the workload trains with today: the kernel is
