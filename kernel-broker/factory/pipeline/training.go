@@ -148,14 +148,13 @@ func (p *Pipeline) save(w *graph.Work, made build.Manifest, c Candidate) error {
 		Kernel: p.Recipe.Name, BuildID: made.BuildID, Image: made.Image.Digest,
 		Workload: trainingText(run),
 	}
-	if f, ok := p.Kernels.(Factory); ok {
+	if t := p.Training; t != nil { // the runs are earlier ones
+		facts.Source, facts.Compiler, facts.Workload = t.Source, t.Compiler, t.Workload
+	} else if f, ok := p.Kernels.(Factory); ok {
 		var err error
 		if facts.Source, facts.Compiler, err = f.of(); err != nil {
 			return err
 		}
-	}
-	if t := p.Training; t != nil { // the runs are earlier ones
-		facts.Source, facts.Compiler, facts.Workload = t.Source, t.Compiler, t.Workload
 	}
 	for _, c := range p.Counters {
 		facts.Workload = fmt.Sprintf("counters of run %d", c.Run)
