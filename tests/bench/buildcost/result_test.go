@@ -11,26 +11,26 @@ import (
 
 func TestGoals(t *testing.T) {
 	for _, c := range []struct {
-		first, second float64
-		met           [2]bool
+		first, second, branches float64
+		met                     [3]bool
 	}{
-		{350, 100, [2]bool{true, true}},
-		{351, 100, [2]bool{false, true}},
-		{100, 101, [2]bool{true, false}},
+		{350, 100, 175, [3]bool{true, true, true}},
+		{351, 100, 175, [3]bool{false, true, true}},
+		{100, 101, 51, [3]bool{true, false, false}},
 	} {
 		b := &figures.Book{}
 		for _, m := range []struct {
 			name    string
 			seconds float64
-		}{{plainMake, 90}, {firstBuild, c.first}, {secondProfile, c.second}, {plainMake, 110}} {
+		}{{plainMake, 90}, {firstBuild, c.first}, {secondProfile, c.second}, {byBranches, c.branches}, {plainMake, 110}} {
 			b.Add(m.name, "", m.seconds)
 		}
 		list, err := goals(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := [2]bool{list[0].Met, list[1].Met}; got != c.met || list[0].Name != firstBuild {
-			t.Errorf("first %v s, second %v s: %+v", c.first, c.second, list)
+		if got := [3]bool{list[0].Met, list[1].Met, list[2].Met}; got != c.met || list[0].Name != firstBuild || list[2].Name != byBranches {
+			t.Errorf("first %v s, second %v s, by branches %v s: %+v", c.first, c.second, c.branches, list)
 		}
 	}
 }
@@ -46,10 +46,16 @@ func TestGoalsOfNothing(t *testing.T) {
 	}
 }
 
-func TestSecondRecipe(t *testing.T) {
+func TestOtherRecipe(t *testing.T) {
 	const text = "# kernel\nname: small\nsource:\n  name: x\nworkload: io\n"
-	changed, names, workloads := secondRecipe(text, "small-second", "tcp")
-	if changed != "# kernel\nname: small-second\nsource:\n  name: x\nworkload: tcp\n" || names != 1 || workloads != 1 {
-		t.Errorf("%q, %d, %d", changed, names, workloads)
+	changed, err := otherRecipe(text, map[string]string{"name": "small-second", "workload": "tcp"})
+	if changed != "# kernel\nname: small-second\nsource:\n  name: x\nworkload: tcp\n" || err != nil {
+		t.Errorf("%q, %v", changed, err)
+	}
+	if _, err := otherRecipe(text, map[string]string{"name": "small-second", "compiler": "clang-19"}); err == nil {
+		t.Error("a recipe without a compiler has another one")
+	}
+	if _, err := otherRecipe(text+"name: again\n", map[string]string{"name": "small-second"}); err == nil {
+		t.Error("of two names both were changed")
 	}
 }

@@ -60,6 +60,7 @@ func Run(ctx context.Context, o Options, progress io.Writer) (result Result, err
 		{plainMake, func() (*exec.Cmd, error) { return r.plain(ctx, config, "1") }},
 		{firstBuild, func() (*exec.Cmd, error) { return r.build(ctx, o.Kernel), nil }},
 		{secondProfile, func() (*exec.Cmd, error) { return r.build(ctx, r.second()), nil }},
+		{byBranches, func() (*exec.Cmd, error) { return r.build(ctx, r.branches()), nil }},
 		{plainMake, func() (*exec.Cmd, error) { return r.plain(ctx, config, "2") }},
 	} {
 		cmd, err := part.do()
@@ -84,7 +85,7 @@ func (r *Result) Series() []figures.Series {
 }
 
 // prepare makes a cache with nothing but the source and the configuration, and
-// a catalog with a second recipe of the same configuration.
+// a catalog with the other recipes.
 func (r *run) prepare(ctx context.Context) (config string, err error) {
 	if err := os.MkdirAll(r.cache, 0o755); err != nil {
 		return "", fmt.Errorf("cache: %w", err)
@@ -97,7 +98,7 @@ func (r *run) prepare(ctx context.Context) (config string, err error) {
 			return "", fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
 		}
 	}
-	if err := r.writeSecond(); err != nil {
+	if err := r.writeRecipes(); err != nil {
 		return "", err
 	}
 	if err := r.build(ctx, r.Kernel, "--until", "config").Run(); err != nil {
@@ -112,32 +113,46 @@ func (r *run) prepare(ctx context.Context) (config string, err error) {
 
 func (r *run) second() string { return r.Kernel + "-second" }
 
-// writeSecond writes a recipe that differs in name and workload only.
-func (r *run) writeSecond() error {
+func (r *run) branches() string { return r.Kernel + "-branches" }
+
+// writeRecipes writes one recipe that differs in name and workload only, and one that is optimised by branches.
+func (r *run) writeRecipes() error {
 	text, err := os.ReadFile(filepath.Join(r.catalog, "kernels", r.Kernel+".yaml"))
 	if err != nil {
 		return fmt.Errorf("kernel %q: %w", r.Kernel, err)
 	}
-	changed, names, workloads := secondRecipe(string(text), r.second(), r.Second)
-	if names != 1 || workloads != 1 {
-		return fmt.Errorf("kernel %q: its recipe has %d names and %d workloads, want one each", r.Kernel, names, workloads)
-	}
-	return os.WriteFile(filepath.Join(r.catalog, "kernels", r.second()+".yaml"), []byte(changed), 0o644)
-}
-
-func secondRecipe(text, name, workload string) (changed string, names, workloads int) {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		switch {
-		case strings.HasPrefix(line, "name:"):
-			lines[i] = "name: " + name
-			names++
-		case strings.HasPrefix(line, "workload:"):
-			lines[i] = "workload: " + workload
-			workloads++
+	for _, values := range []map[string]string{
+		{"name": r.second(), "workload": r.Second},
+		{"name": r.branches(), "compiler": "clang-19", "optimisation": "autofdo"},
+	} {
+		changed, err := otherRecipe(string(text), values)
+		if err != nil {
+			return fmt.Errorf("kernel %q: %w", r.Kernel, err)
+		}
+		if err := os.WriteFile(filepath.Join(r.catalog, "kernels", values["name"]+".yaml"), []byte(changed), 0o644); err != nil {
+			return err
 		}
 	}
-	return strings.Join(lines, "\n"), names, workloads
+	return nil
+}
+
+// otherRecipe gives keys of a recipe other values. Each is there once.
+func otherRecipe(text string, values map[string]string) (string, error) {
+	lines := strings.Split(text, "\n")
+	found := map[string]int{}
+	for i, line := range lines {
+		key, _, _ := strings.Cut(line, ":")
+		if value, ok := values[key]; ok {
+			lines[i] = key + ": " + value
+			found[key]++
+		}
+	}
+	for key := range values {
+		if found[key] != 1 {
+			return "", fmt.Errorf("its recipe has the key %q %d times, want once", key, found[key])
+		}
+	}
+	return strings.Join(lines, "\n"), nil
 }
 
 // build is a build of a kernel that is never published.

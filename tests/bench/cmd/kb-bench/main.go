@@ -89,7 +89,8 @@ func buildCommand() *cobra.Command {
 		Short: "Measure what a kernel's build costs against plain make",
 		Long: `kb-bench build makes, in one run and with an empty cache: plain make of a kernel's
 configuration, a first build of the kernel with its profile, boot test and
-measurements, a second profile of the same configuration, and plain make again.
+measurements, a second profile of the same configuration, a first build by clang
+and branches (AutoFDO) in place of counters, and plain make again.
 The ratios of processor time are compared with the goals. The source is not
 fetched and unpacked again.`,
 		Args: cobra.NoArgs,
