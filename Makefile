@@ -253,7 +253,7 @@ demo: deps build kernels ## a job gets its kernel on a virtual cluster, from sta
 bench-switch: build kernels ## measure the switch, phase by phase
 	@build/bin/kb-bench switch $(ARGS)
 
-# BENCH is one of catalog/benches: branches, choices, hpc, inputs, kernels, lto, models, passes, processors, profiling, servers, versions, writes.
+# BENCH is one of catalog/benches: branches, choices, hpc, inputs, kernels, models, passes, processors, profiling, servers, versions, writes.
 BENCH ?= kernels
 
 .PHONY: bench-kernels
