@@ -257,7 +257,7 @@ bench-switch: build kernels ## measure the switch, phase by phase
 BENCH ?= kernels
 
 .PHONY: bench-kernels
-bench-kernels: build $(if $(filter profiling versions,$(BENCH)),deps-long) ## kernels side by side under all workloads, or another bench of catalog/benches (BENCH=hpc; hours the first time)
+bench-kernels: build $(if $(filter profiling versions writes,$(BENCH)),deps-long) ## kernels side by side under all workloads, or another bench of catalog/benches (BENCH=hpc; hours the first time)
 	@build/bin/kb-kernels $(BENCH) --out build/bench-$(BENCH) $(ARGS)
 
 # Calls without identity, decision and record, and calls with them, in rounds that take turns.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // resultFormat changes when the same inputs are to give another result, for
@@ -25,7 +26,9 @@ type Plan struct {
 	Fragments []kconfig.Fragment
 	Merged    kconfig.Merged
 	Source    SourcePackage
-	Compiler  Compiler
+	// Distribution is the distribution's configuration, where it is the base.
+	Distribution kconfig.Config
+	Compiler     Compiler
 	// Modules of others, with their versions.
 	Modules []moduleSource
 	// Pahole is the version of what makes BTF, for a kernel that has it; no
@@ -81,6 +84,11 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
 	}
 	plan := Plan{Recipe: recipe, Fragments: slices.Concat(fragments, overrides), Merged: merged, Source: source, Compiler: compiler}
+	if recipe.Base == BaseDistribution {
+		if plan.Distribution, err = distributionConfig(ctx, source); err != nil {
+			return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
+		}
+	}
 	if merged.Asks("DEBUG_INFO_BTF") {
 		if plan.Pahole, err = output(ctx, "pahole", "--version"); err != nil {
 			return Plan{}, fmt.Errorf("kernel %q: DEBUG_INFO_BTF needs the package pahole: %w", recipe.Name, err)
@@ -117,6 +125,9 @@ func (p Plan) key() (string, error) {
 		"options":   p.Merged.Text(),
 		"source":    p.Source.Name + " " + p.Source.Version,
 		"compiler":  p.Compiler,
+	}
+	if p.Distribution != nil {
+		values["base"] = digest.Of([]byte(p.Distribution.Text()))
 	}
 	if len(p.Source.Patches) > 0 {
 		values["patches"] = p.Source.Patches

@@ -89,10 +89,6 @@ const (
 	SlimmingTrace = "trace"
 )
 
-// BaseTinyconfig is the smallest configuration the kernel offers. What no
-// fragment asks for is off.
-const BaseTinyconfig = "tinyconfig"
-
 // LoadRecipe reads a kernel's recipe from a catalog folder.
 func LoadRecipe(catalog, name string) (Recipe, error) {
 	if !recipeName.MatchString(name) {
@@ -206,7 +202,7 @@ func (r Recipe) validate() *mistake {
 		ok         bool
 	}{
 		{"name", r.Name, recipeName.MatchString(r.Name)},
-		{"base", r.Base, r.Base == BaseTinyconfig},
+		{"base", r.Base, r.Base == BaseTinyconfig || r.Base == BaseDistribution},
 		{"localversion", r.LocalVersion, localVersion.MatchString(r.LocalVersion)},
 		{"compiler", r.Compiler, compilerName.MatchString(r.Compiler)},
 		{"optimisation", string(r.Optimisation), slices.Contains(optimisations, r.Optimisation)},
@@ -321,6 +317,8 @@ func (r Recipe) validateTogether() *mistake {
 		return at("optimisation")("%s needs gcc's profiles, and the compiler is %s", r.Optimisation, r.Compiler)
 	case r.Optimisation == OptimiseAutoFDO && !clang:
 		return at("optimisation")("%s needs clang, and the compiler is %s", r.Optimisation, r.Compiler)
+	case r.Base == BaseDistribution && !strings.HasPrefix(r.Source.Debian, sourcePrefix):
+		return at("base")("%s needs a source of the distribution (debian: %s6.1)", r.Base, sourcePrefix)
 	case r.Optimisation.Profiled() && r.Workload == "":
 		return at("optimisation")("%s needs a workload to take the profile from", r.Optimisation)
 	case r.Slimming == SlimmingTrace && r.Workload == "":

@@ -130,6 +130,7 @@ func TestParseFullRecipeIsStrict(t *testing.T) {
 		"override a fragment":  {"[cores]", "[base]", `line 15: key "overrides": "base"`},
 		"override twice":       {"[cores]", "[a, a]", `line 15: key "overrides": "a" is not a fragment's name or is there twice`},
 		"excluded from no pgo": {"pgo-safe", "Os", `key "exclude": there is no object's profile`},
+		"base of a tarball":    {"tinyconfig", "distribution", `key "base": distribution needs a source of the distribution (debian: linux-source-6.1)`},
 		"samples for gcc":      {"pgo-safe", "autofdo", `line 7: key "optimisation": autofdo needs clang, and the compiler is gcc-12`},
 	} {
 		t.Run(name, func(t *testing.T) { mistaken(t, fullRecipe, c.from, c.to, c.want) })

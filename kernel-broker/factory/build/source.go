@@ -33,6 +33,8 @@ type SourcePackage struct {
 	Name    string
 	Version string
 	Tarball string
+	// Config is the distribution's configuration of this source, "" where there is none.
+	Config string
 	// Digest that the tarball must have; "" leaves it to the package manager.
 	Digest string
 	// Git is a repository instead of a tarball, Commit what is taken of it.
@@ -89,21 +91,32 @@ func (b *Builder) sourcePackage(ctx context.Context, recipe Recipe) (SourcePacka
 	return source, nil
 }
 
-// FindSource asks dpkg for the source package.
-func FindSource(ctx context.Context, name string) (SourcePackage, error) {
+// installedVersion asks dpkg for a package that a kernel is made of.
+func installedVersion(ctx context.Context, name string) (string, error) {
 	version, err := output(ctx, "dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", name)
 	if err != nil {
-		return SourcePackage{}, fmt.Errorf("source package %q is not installed (apt-get install %s): %w", name, name, err)
+		return "", fmt.Errorf("package %q is not installed (apt-get install %s): %w", name, name, err)
 	}
 	version, installed := strings.CutPrefix(version, "installed ")
 	if !installed {
-		return SourcePackage{}, fmt.Errorf("source package %q is not installed: apt-get install %s", name, name)
+		return "", fmt.Errorf("package %q is not installed: apt-get install %s", name, name)
+	}
+	return version, nil
+}
+
+// FindSource asks dpkg for the source package.
+func FindSource(ctx context.Context, name string) (SourcePackage, error) {
+	version, err := installedVersion(ctx, name)
+	if err != nil {
+		return SourcePackage{}, fmt.Errorf("source %w", err)
 	}
 	tarball := filepath.Join("/usr/src", name+".tar.xz")
 	if !exists(tarball) {
 		return SourcePackage{}, fmt.Errorf("source package %q has no %s", name, tarball)
 	}
-	return SourcePackage{Name: name, Version: version, Tarball: tarball}, nil
+	found := SourcePackage{Name: name, Version: version, Tarball: tarball}
+	found.Config = findConfig(ctx, found)
+	return found, nil
 }
 
 // Fetch has the plan's source in the cache, unpacked and patched, and returns

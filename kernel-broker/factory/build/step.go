@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,6 +36,9 @@ func (in ConfigureInput) Inputs(plan Plan) (map[string]string, error) {
 	inputs["options"] = digest.Of([]byte(plan.Merged.Text()))
 	inputs["compiler"] = plan.Compiler.text()
 	inputs["variant"] = string(in.Variant)
+	if plan.Distribution != nil {
+		inputs["base"] = digest.Of([]byte(plan.Distribution.Text()))
+	}
 	if in.Slim == "" {
 		return inputs, nil
 	}
@@ -286,30 +288,10 @@ func (p Plan) sourceInputs() map[string]string {
 
 func (c Compiler) text() string { return c.Name + "; " + c.Version + "; " + c.Linker }
 
-// tinyParts make up tinyconfig: everything off but what these files name.
-var tinyParts = []string{
-	"kernel/configs/tiny-base.config",
-	"kernel/configs/tiny.config",
-	"arch/x86/configs/tiny.config",
-}
-
-// baseConfig reads what the tree's tinyconfig sets.
-func baseConfig(tree string) (kconfig.Config, error) {
-	base := kconfig.Config{}
-	for _, part := range tinyParts {
-		config, err := kconfig.ReadConfig(filepath.Join(tree, part))
-		if err != nil {
-			return nil, fmt.Errorf("base %q: %w", BaseTinyconfig, err)
-		}
-		maps.Copy(base, config)
-	}
-	return base, nil
-}
-
-// Wanted is what kconfig begins with: tinyconfig of the source with the plan's
-// options over it.
+// Wanted is what kconfig begins with: the recipe's base with the plan's options
+// over it.
 func (p Plan) Wanted(source Source) (kconfig.Config, error) {
-	base, err := baseConfig(source.Tree)
+	base, err := p.base(source.Tree)
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +299,7 @@ func (p Plan) Wanted(source Source) (kconfig.Config, error) {
 }
 
 // configure writes obj/.config and checks that all that was asked for is in
-// it. Fragments are laid over tinyconfig before kconfig sees either: applied
+// it. Fragments are laid over the base before kconfig sees either: applied
 // one after the other, every option that becomes visible through a fragment
 // (all the network card vendors, once there is a network) would take its
 // default instead of staying off.
@@ -325,7 +307,7 @@ func (p Plan) Wanted(source Source) (kconfig.Config, error) {
 // Options that slimming turned off take others with them. Those may be lost,
 // and are returned; what slimming itself asked for must be there.
 func (b *Builder) configure(ctx context.Context, at site, asked kconfig.Merged, slim *kconfig.Fragment) ([]kconfig.Lost, error) {
-	base, err := baseConfig(at.tree)
+	base, err := at.plan.base(at.tree)
 	if err != nil {
 		return nil, err
 	}

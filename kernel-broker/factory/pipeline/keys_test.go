@@ -50,10 +50,13 @@ func TestKeysStay(t *testing.T) {
 func TestCatalogKeysStay(t *testing.T) {
 	const catalog = "../../../catalog"
 	tools := t.TempDir()
-	for _, tool := range []string{"gcc-12", "clang-19", "ld", "ld.lld-19", "pahole", "apt-cache"} {
+	for _, tool := range []string{"gcc-12", "clang-19", "ld", "ld.lld-19", "pahole", "apt-cache", "xz"} {
 		script := "#!/bin/sh\necho " + tool + " 1.0\n"
-		if tool == "apt-cache" {
+		switch tool {
+		case "apt-cache":
 			script = "#!/bin/sh\necho Version: 1.0\n" // of packages with modules
+		case "xz":
+			script = "#!/bin/sh\necho CONFIG_NET=y\n" // the distribution's configuration
 		}
 		if err := os.WriteFile(filepath.Join(tools, tool), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
@@ -61,7 +64,7 @@ func TestCatalogKeysStay(t *testing.T) {
 	}
 	t.Setenv("PATH", tools)
 	find := func(_ context.Context, name string) (build.SourcePackage, error) {
-		return build.SourcePackage{Name: name, Version: "6.1.1-1"}, nil
+		return build.SourcePackage{Name: name, Version: "6.1.1-1", Config: "config.xz"}, nil
 	}
 	builder := &build.Builder{Catalog: catalog, Cache: build.Cache{Dir: t.TempDir()}, Jobs: 2, FindSource: find}
 	recipes, err := filepath.Glob(filepath.Join(catalog, "kernels", "*.yaml"))
