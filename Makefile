@@ -275,8 +275,8 @@ bench-authorisation: $(BENCHSTAT) ## measure what it adds to a call to know who 
 	@$(BENCHSTAT) -filter '.unit:median-us/op' -row /call -col '/way@(off socket munge)' $(AUTH).txt
 
 .PHONY: bench-collect
-bench-collect: deps-long build kernels ## measure what the collectors of profiling runs cost jobs (half an hour and more)
-	@build/bin/kb-bench collect $(ARGS)
+bench-collect: deps-long build kernels ## measure what the collectors of profiling runs cost jobs (half an hour and more; NPB=DIR, the folder bin of the NAS benchmarks, adds four)
+	@build/bin/kb-bench collect $(if $(NPB),--nas '$(NPB)') $(ARGS)
 
 .PHONY: bench-cores
 bench-cores: deps-long build ## count what interrupts an application, without and with a core for the system

@@ -120,13 +120,13 @@ func TestJudge(t *testing.T) {
 }
 
 func TestChosen(t *testing.T) {
-	if all, err := chosen(nil); err != nil || len(all) != len(Jobs()) {
+	if all, err := (Options{}).jobs(); err != nil || len(all) != len(Jobs()) {
 		t.Errorf("%d jobs, %v", len(all), err)
 	}
-	if one, err := chosen([]string{"hpcc"}); err != nil || len(one) != 1 || one[0].Name != "hpcc" {
+	if one, err := (Options{Only: []string{"hpcc"}}).jobs(); err != nil || len(one) != 1 || one[0].Name != "hpcc" {
 		t.Errorf("%v, %v", one, err)
 	}
-	if _, err := chosen([]string{"nothing"}); err == nil {
+	if _, err := (Options{Only: []string{"nothing"}}).jobs(); err == nil {
 		t.Error("a job that is not there")
 	}
 }

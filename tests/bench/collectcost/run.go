@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +26,8 @@ type Options struct {
 	// Plugin is kbcount.so, Programs the folder of our own programs, Known the
 	// source of the loop.
 	Plugin, Programs, Known string
+	// NAS is a folder with programs of the NAS parallel benchmarks, "" for none.
+	NAS string
 	// Only has names of jobs; none is all.
 	Only []string
 	// Rounds that count, after one that does not.
@@ -45,7 +46,7 @@ const limit = 240
 
 // Run boots a guest for each job. What the guests say goes to progress.
 func Run(ctx context.Context, o Options, progress io.Writer) (Result, error) {
-	jobs, err := chosen(o.Only)
+	jobs, err := o.jobs()
 	if err != nil {
 		return Result{}, err
 	}
@@ -80,22 +81,6 @@ func Run(ctx context.Context, o Options, progress io.Writer) (Result, error) {
 	result.Seconds = time.Since(began).Seconds()
 	result.judge()
 	return result, nil
-}
-
-func chosen(only []string) ([]Job, error) {
-	all := Jobs()
-	if len(only) == 0 {
-		return all, nil
-	}
-	found := make([]Job, 0, len(only))
-	for _, name := range only {
-		i := slices.IndexFunc(all, func(job Job) bool { return job.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("job %q: there is none of that name", name)
-		}
-		found = append(found, all[i])
-	}
-	return found, nil
 }
 
 // boot runs a plan in a guest.
