@@ -28,8 +28,10 @@ type Job struct {
 	Both float64 `json:"both"`
 	// tools are programs and libraries of the host that the guest needs.
 	tools func() ([]string, error)
-	// programs are our own, below build/workloads, but for the loop.
+	// programs are our own, below build/workloads, but for the loop and for one
+	// that somebody built elsewhere.
 	programs []string
+	built    string
 }
 
 // loop is the program of the collectors' own tests, whose source is known.c.

@@ -28,12 +28,12 @@ func nasJobs(folder string) ([]Job, error) {
 		if err != nil {
 			return nil, fmt.Errorf("NAS benchmarks: %w", err)
 		}
+		name := "nas-" + kernel
 		jobs = append(jobs, Job{
-			Name: "nas-" + kernel, What: "NAS " + filepath.Base(program) + ", one thread",
-			Command: []string{"/bin/sh", "-c", `"$1" >said`, "nas", program}, Environment: []string{"OMP_NUM_THREADS=1"},
+			Name: name, What: "NAS " + filepath.Base(program) + ", one thread",
+			Command: []string{"/bin/sh", "-c", name + " >said"}, Environment: []string{"OMP_NUM_THREADS=1"},
 			// Not that of UNSUCCESSFUL.
-			Proof: "said", Words: " SUCCESSFUL", Both: 4,
-			tools: func() ([]string, error) { return []string{program}, nil },
+			Proof: "said", Words: " SUCCESSFUL", Both: 4, programs: []string{name}, built: program,
 		})
 	}
 	return jobs, nil

@@ -141,27 +141,29 @@ echo +cpu >` + hierarchy + `/cgroup.subtree_control
 			return workload.Workload{}, err
 		}
 	}
-	return w, o.gather(ctx, w.Programs, dir)
+	return w, o.gather(ctx, p.Job, dir)
 }
 
 // gather puts the guest's programs into one folder.
-func (o Options) gather(ctx context.Context, wanted []string, dir string) error {
+func (o Options) gather(ctx context.Context, job Job, dir string) error {
 	own, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("this program: %w", err)
 	}
 	// The machine that counts wants the first of these for itself.
-	for _, name := range append([]string{"kbmark"}, wanted...) {
+	for _, name := range append([]string{"kbmark", self}, job.programs...) {
 		at := filepath.Join(dir, name)
-		switch name {
-		case loop:
+		switch {
+		case name == loop:
 			said, err := exec.CommandContext(ctx, "gcc", "-O2", "-static", "-o", at, o.Known).CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("program %q: %w: %s", o.Known, err, said)
 			}
 			continue
-		case self:
+		case name == self:
 			err = os.Symlink(own, at)
+		case job.built != "" && name == job.Name:
+			err = os.Symlink(job.built, at)
 		default:
 			var source string
 			if source, err = filepath.Abs(filepath.Join(o.Programs, name)); err == nil {
