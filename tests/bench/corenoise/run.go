@@ -3,6 +3,7 @@
 package corenoise
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -58,7 +60,18 @@ type Line struct {
 // all is the name of the line for all causes of a core.
 const all = "all"
 
-const guestLimit = 20 * time.Minute
+const (
+	guestLimit = 20 * time.Minute
+	// boots of a guest, until its timers work.
+	boots = 5
+)
+
+// errCoarse: on a busy host the kernel may find that the emulator's timers are late.
+// It uses none of them but the oldest then, and its tick never stops.
+var errCoarse = errors.New("the kernel found no timer that it trusts")
+
+// coarse is what such a kernel says.
+const coarse = "Could not switch to high resolution mode"
 
 // arguments of a kernel that keeps the first of a guest's cores for the system, as a node's agent composes them.
 func arguments() ([]string, error) {
@@ -95,7 +108,7 @@ func Run(ctx context.Context, o Options, progress io.Writer) (*Result, error) {
 			to        *[]*profiling.Noise
 		}{{"without", nil, &without}, {"with", with, &kept}} {
 			fmt.Fprintf(progress, "round %d of %d, %s a core for the system\n", round+1, o.Rounds, turn.name)
-			found, err := o.boot(ctx, initrd, turn.arguments, filepath.Join(o.Dir, fmt.Sprintf("%s-%d", turn.name, round+1)))
+			found, err := o.bootFine(ctx, initrd, turn.arguments, filepath.Join(o.Dir, fmt.Sprintf("%s-%d", turn.name, round+1)), progress)
 			if err != nil {
 				return nil, fmt.Errorf("round %d, %s a core for the system: %w", round+1, turn.name, err)
 			}
@@ -129,6 +142,17 @@ echo +cpu >%[1]s/cgroup.subtree_control
 	}, initrd)
 }
 
+// bootFine boots until the guest's timers work, in a folder for each boot.
+func (o Options) bootFine(ctx context.Context, initrd string, arguments []string, dir string, progress io.Writer) (*profiling.Noise, error) {
+	for boot := 1; ; boot++ {
+		found, err := o.boot(ctx, initrd, arguments, filepath.Join(dir, strconv.Itoa(boot)))
+		if boot == boots || !errors.Is(err, errCoarse) {
+			return found, err
+		}
+		fmt.Fprintf(progress, "%v: the guest is booted again\n", err)
+	}
+}
+
 func (o Options) boot(ctx context.Context, initrd string, arguments []string, dir string) (*profiling.Noise, error) {
 	guest := vm.Guest{
 		Kernel: filepath.Join(o.Kernel, build.ImageFile), Initrd: initrd, CPUs: cores, MemoryMiB: 1024, Limit: guestLimit,
@@ -142,6 +166,11 @@ func (o Options) boot(ctx context.Context, initrd string, arguments []string, di
 	if result.ExitCode != 0 {
 		said, err := vm.ReadEnd(filepath.Join(result.Files, "log"))
 		return nil, errors.Join(err, fmt.Errorf("the guest ended with %d: %s", result.ExitCode, said))
+	}
+	if console, err := os.ReadFile(result.Console); err != nil {
+		return nil, err
+	} else if bytes.Contains(console, []byte(coarse)) {
+		return nil, errCoarse
 	}
 	text, err := os.ReadFile(filepath.Join(result.Files, noiseFile))
 	if err != nil {
