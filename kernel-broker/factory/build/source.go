@@ -33,7 +33,8 @@ type SourcePackage struct {
 	Name    string
 	Version string
 	Tarball string
-	// Config is the distribution's configuration of this source, "" where there is none.
+	// Config is the file of the distribution's configuration of this source, where a
+	// recipe begins with it and it is installed.
 	Config string
 	// Digest that the tarball must have; "" leaves it to the package manager.
 	Digest string
@@ -79,6 +80,9 @@ func (b *Builder) sourcePackage(ctx context.Context, recipe Recipe) (SourcePacka
 		if source, err = b.FindSource(ctx, from.Debian); err != nil {
 			return SourcePackage{}, err
 		}
+		if recipe.Base == BaseDistribution && source.Config == "" {
+			source.Config = findConfig(ctx, source)
+		}
 	}
 	for _, named := range recipe.Patches {
 		path := filepath.Join(b.Catalog, "patches", named.File)
@@ -114,9 +118,7 @@ func FindSource(ctx context.Context, name string) (SourcePackage, error) {
 	if !exists(tarball) {
 		return SourcePackage{}, fmt.Errorf("source package %q has no %s", name, tarball)
 	}
-	found := SourcePackage{Name: name, Version: version, Tarball: tarball}
-	found.Config = findConfig(ctx, found)
-	return found, nil
+	return SourcePackage{Name: name, Version: version, Tarball: tarball}, nil
 }
 
 // Fetch has the plan's source in the cache, unpacked and patched, and returns
