@@ -83,8 +83,8 @@ func TestPackages(t *testing.T) {
 		command(t, "sh", "-c", standIn, "standIn", top, distribution, name, "systemd", "munge", "kexec-tools", "glibc", "make", "gcc", "slurm = "+slurm)
 	}
 	for _, args := range [][]string{
-		{"files/packages.sh", installed.debian(t), again, newer, dir},
-		{"files/rpm.sh", installed.debian(t), again, newer, dir, distribution},
+		{"files/packages.sh", installed.Archive(t), again, newer, dir},
+		{"files/rpm.sh", installed.Archive(t), again, newer, dir, distribution},
 	} {
 		args = append([]string{"--mount", "--pid", "--fork", "sh"}, args...)
 		if os.Geteuid() != 0 {

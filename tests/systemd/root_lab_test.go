@@ -7,88 +7,30 @@ package systemd
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
+	"github.com/kernelbroker/kernelbroker/tests/support/debianroot"
 )
 
 // repo is the repository as this package's tests see it.
 const repo = "../.."
 
-// root is a Debian that mmdebstrap makes.
-type root struct {
-	packages []string
-	hooks    []string // more arguments of mmdebstrap
-}
-
 // installed is the root of machines on which make install puts the product; services that a node does not need are
 // installed but not running.
-var installed = root{packages: []string{
+var installed = debianroot.Root{Packages: []string{
 	"systemd", "systemd-sysv", "dbus", "libnss-systemd", "kmod", "iproute2", "procps", "strace", "lua5.3",
 	"munge", "slurmctld", "slurmd", "slurmdbd", "slurm-client", "mariadb-server", "kexec-tools",
 }}
 
-// unwanted keeps the root small.
-var unwanted = []string{
-	"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*",
-	"/usr/share/mysql/*/errmsg.sys.bak", "/usr/bin/mariadb-backup", "/usr/bin/aria_*", "/usr/share/zoneinfo/*",
-}
-
 //go:embed files
 var files embed.FS
-
-// debian returns the archive of a root, from the cache where one like it was made before.
-func (r root) debian(t *testing.T) string {
-	t.Helper()
-	cache, err := exec.Command(repo + "/.ci/cache-dir").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"--variant=apt", "--include=" + strings.Join(r.packages, ","), "--aptopt=APT::Install-Recommends \"false\""}
-	for _, path := range unwanted {
-		args = append(args, "--dpkgopt=path-exclude="+path)
-	}
-	args = append(args, r.hooks...)
-	sum := sha256.Sum256([]byte(strings.Join(args, "\n")))
-	path := filepath.Join(strings.TrimSpace(string(cache)), "systemd", "debian-"+hex.EncodeToString(sum[:8])+".tar")
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	made := path + ".new"
-	args = append(args, "bookworm", made)
-	args = append(args, sources(t)...)
-	t.Logf("a Debian root with %s, once", strings.Join(r.packages, " "))
-	command(t, "mmdebstrap", append([]string{"--format=tar", "--quiet"}, args...)...)
-	if err := os.Rename(made, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// sources are this machine's own Debian sources, without other registries.
-func sources(t *testing.T) (found []string) {
-	t.Helper()
-	for _, name := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources"} {
-		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "bookworm") {
-			found = append(found, name)
-		}
-	}
-	if len(found) == 0 {
-		t.Fatal("this machine has no apt sources for Debian 12 (/etc/apt/sources.list.d/debian.sources)")
-	}
-	return found
-}
 
 // disk builds the machines' disk: Debian's root, the installed product, and the test's files.
 func disk(t *testing.T, dir string) boot {
@@ -101,7 +43,7 @@ func disk(t *testing.T, dir string) boot {
 	}
 	write(t, b.initrd, string(text), 0o644)
 	own := b.stageFiles(t)
-	stage(t, filepath.Join(own, "stage.sh"), installed.debian(t), dir, repo, b.image, b.initrd, probe(t))
+	stage(t, filepath.Join(own, "stage.sh"), installed.Archive(t), dir, repo, b.image, b.initrd, probe(t))
 	return b
 }
 

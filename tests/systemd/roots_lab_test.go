@@ -26,16 +26,17 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/kexec"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/tests/support/debianroot"
 )
 
 // rooted is a Debian with what roots on logical volumes and NFS take, and two initrds for its kernel, by the two programs
 // that make one.
-var rooted = root{
-	packages: []string{
+var rooted = debianroot.Root{
+	Packages: []string{
 		"systemd", "systemd-sysv", "dbus", "libnss-systemd", "kmod", "udev", "iproute2", "procps", "kexec-tools", "lvm2", "zstd",
 		"nfs-kernel-server", "nfs-common", "linux-image-amd64", "initramfs-tools", "dracut-core", "dracut-network",
 	},
-	hooks: []string{
+	Hooks: []string{
 		`--essential-hook=mkdir -p "$1/etc/initramfs-tools/conf.d" && echo MODULES=list >"$1/etc/initramfs-tools/conf.d/site"` +
 			` && printf '%s\n' ` + rootDrivers + ` >"$1/etc/initramfs-tools/modules"`,
 		`--customize-hook=chroot "$1" dracut --quiet --no-hostonly --zstd --add "lvm nfs network-legacy" --omit "systemd-networkd" --drivers "` + rootDrivers + `"` +
@@ -168,7 +169,7 @@ func stageRoots(t *testing.T, b *boot, copied string) {
 		}
 		write(t, filepath.Join(own, folder+".json"), string(text), 0o644)
 	}
-	stage(t, filepath.Join(own, "roots.sh"), rooted.debian(t), b.dir, kernels, probe(t), b.image, copied, rootUUID)
+	stage(t, filepath.Join(own, "roots.sh"), rooted.Archive(t), b.dir, kernels, probe(t), b.image, copied, rootUUID)
 }
 
 // bootOf is a kernel to boot, and the node's initrd for it.

@@ -15,16 +15,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/support/debianroot"
 )
 
 // bare is the root of a machine with Debian, Python and ssh, and a kernel whose initrd has what a virtual machine needs.
 // What the roles install waits in /debs, since the machines have no other registry.
-var bare = root{
-	packages: []string{
+var bare = debianroot.Root{
+	Packages: []string{
 		"systemd", "systemd-sysv", "dbus", "libnss-systemd", "kmod", "udev", "iproute2", "procps", "openssh-server",
 		"python3", "python3-apt", "linux-image-amd64", "initramfs-tools",
 	},
-	hooks: []string{
+	Hooks: []string{
 		`--essential-hook=mkdir -p "$1/etc/initramfs-tools/conf.d" && echo MODULES=list >"$1/etc/initramfs-tools/conf.d/site"` +
 			` && printf '%s\n' virtio_pci virtio_blk ext4 >"$1/etc/initramfs-tools/modules"`,
 		`--customize-hook=APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -qq -y --no-install-recommends install --download-only` +
@@ -64,7 +66,7 @@ func newBareSite(t *testing.T, hosts []host, limit time.Duration, vars map[strin
 	own := b.stageFiles(t)
 	key := filepath.Join(dir, "key")
 	command(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
-	stage(t, filepath.Join(own, "bare.sh"), bare.debian(t), dir, key+".pub", registry(t, filepath.Join(dir, "repository")), b.image)
+	stage(t, filepath.Join(own, "bare.sh"), bare.Archive(t), dir, key+".pub", registry(t, filepath.Join(dir, "repository")), b.image)
 
 	s := &bareSite{ansible{dir: dir, top: top, limit: 4 * limit, vars: map[string]any{
 		"slurm_cluster":   "lab",
