@@ -41,13 +41,13 @@ SUITES      ?= $(patsubst %,./%/...,$(wildcard tests/lab tests/suites \
 SLURM_SUITES ?= $(filter ./tests/%,$(SUITES))
 # What make test runs, and what takes hours (Chaos, which has KB_CHAOS_JOBS jobs, and WholeSite).
 LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos|WholeSite)
-SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|ModulesOfOthers|FaultBroker|FaultEtcd|FaultController)
+SKIP        ?= ^Test(SystemCores|Trust|Profiling|Chaos|Stress|WholeWay|ModulesOfOthers|FaultBroker|FaultEtcd|FaultController)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/gather tests/systemd \
 	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/broker/power kernel-broker/factory/admission kernel-broker/factory/tune))
 # What demo and tests boot. Any other recipe by its name, if it needs no run or has
 # training data; what collectors need is for the long suites, which have pahole.
 KERNELS      ?= mitgcm suite-stock
-LONG_KERNELS := mitgcm-profiling suite-gather suite-modules server
+LONG_KERNELS := mitgcm-profiling mitgcm-cores suite-gather suite-modules server
 # One workload needs MPI, of deps-long.
 MPI         := tests/workloads/mpi
 C_PARTS     := $(filter-out $(MPI),$(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile \
@@ -280,7 +280,7 @@ bench-collect: deps-long build kernels ## measure what the collectors of profili
 
 .PHONY: bench-cores
 bench-cores: deps-long build ## count what interrupts an application, without and with a core for the system
-	@$(MAKE) --no-print-directory kernels KERNELS=mitgcm-cores-profiling
+	@$(MAKE) --no-print-directory kernels KERNELS=bench-cores
 	@build/bin/kb-bench cores $(ARGS)
 
 .PHONY: bench-mitgcm

@@ -44,10 +44,13 @@ type Result struct {
 	Seconds int       `json:"seconds"`
 	// Arguments of the kernel with a system core.
 	Arguments []string `json:"arguments"`
-	Lines     []Line   `json:"lines"`
+	// Lines are what the collector saw beside a thread that computes, Tracer what rtla
+	// saw beside the tracer's own.
+	Lines  []Line `json:"lines"`
+	Tracer []Line `json:"tracer"`
 }
 
-// Line is how often one cause took one core away, per second in which the application wanted it.
+// Line is how often one cause took one core away, per second in which a thread wanted it.
 type Line struct {
 	CPU  uint32              `json:"cpu"`
 	Kind profiling.NoiseKind `json:"kind"`
@@ -69,9 +72,6 @@ const (
 // errCoarse: on a busy host the kernel may find that the emulator's timers are late.
 // It uses none of them but the oldest then, and its tick never stops.
 var errCoarse = errors.New("the kernel found no timer that it trusts")
-
-// coarse is what such a kernel says.
-const coarse = "Could not switch to high resolution mode"
 
 // arguments of a kernel that keeps the first of a guest's cores for the system, as a node's agent composes them.
 func arguments() ([]string, error) {
@@ -100,12 +100,12 @@ func Run(ctx context.Context, o Options, progress io.Writer) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Begun: time.Now().UTC(), Rounds: o.Rounds, Seconds: o.Seconds, Arguments: with}
-	var without, kept []*profiling.Noise
+	var without, kept []seen
 	for round := range o.Rounds {
 		for _, turn := range []struct {
 			name      string
 			arguments []string
-			to        *[]*profiling.Noise
+			to        *[]seen
 		}{{"without", nil, &without}, {"with", with, &kept}} {
 			fmt.Fprintf(progress, "round %d of %d, %s a core for the system\n", round+1, o.Rounds, turn.name)
 			found, err := o.bootFine(ctx, initrd, turn.arguments, filepath.Join(o.Dir, fmt.Sprintf("%s-%d", turn.name, round+1)), progress)
@@ -115,9 +115,13 @@ func Run(ctx context.Context, o Options, progress io.Writer) (*Result, error) {
 			*turn.to = append(*turn.to, found)
 		}
 	}
-	r.Lines = tabulate(without, kept)
+	r.Lines = tabulate(without, kept, func(s seen) map[cause]float64 { return s.collector })
+	r.Tracer = tabulate(without, kept, func(s seen) map[cause]float64 { return s.tracer })
 	return r, nil
 }
+
+// seen is how often each cause came in one guest, per second.
+type seen struct{ collector, tracer map[cause]float64 }
 
 // self is this program's name in a guest.
 const self = "/usr/bin/kb-bench"
@@ -131,19 +135,31 @@ func (o Options) initrd(ctx context.Context) (string, error) {
 	if said, err := exec.CommandContext(ctx, "gcc", "-O2", "-static", "-o", known, o.Known).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("program %q: %w: %s", o.Known, err, said)
 	}
+	rtla, err := exec.LookPath("rtla")
+	if err != nil {
+		return "", fmt.Errorf("%w: make deps-long installs it", err)
+	}
 	initrd := filepath.Join(o.Dir, "initrd")
 	return initrd, vm.BuildInitrd(ctx, vm.Root{
-		Files: []vm.File{{Path: self, Source: own, Mode: 0o755}, {Path: "/usr/bin/known", Source: known, Mode: 0o755}},
-		Script: fmt.Sprintf(`mkdir -p %s
+		Files: []vm.File{
+			{Path: self, Source: own, Mode: 0o755},
+			{Path: "/usr/bin/known", Source: known, Mode: 0o755},
+			{Path: "/usr/bin/rtla", Source: rtla, Mode: 0o755},
+		},
+		// Like the collector, rtla itself is on the first core.
+		Script: fmt.Sprintf(`set -e
+mkdir -p %s
 mount -t cgroup2 cgroup %[1]s
 echo +cpu >%[1]s/cgroup.subtree_control
 %s cores guest --milliseconds %d >/out/log 2>&1
-`, hierarchy, self, 1000*o.Seconds),
+mount -t tracefs tracefs /sys/kernel/tracing
+taskset 1 rtla osnoise top -q -c 1-%d -d %ds >/out/%s 2>>/out/log
+`, hierarchy, self, 1000*o.Seconds, cores-1, o.Seconds, tracerFile),
 	}, initrd)
 }
 
 // bootFine boots until the guest's timers work, in a folder for each boot.
-func (o Options) bootFine(ctx context.Context, initrd string, arguments []string, dir string, progress io.Writer) (*profiling.Noise, error) {
+func (o Options) bootFine(ctx context.Context, initrd string, arguments []string, dir string, progress io.Writer) (seen, error) {
 	for boot := 1; ; boot++ {
 		found, err := o.boot(ctx, initrd, arguments, filepath.Join(dir, strconv.Itoa(boot)))
 		if boot == boots || !errors.Is(err, errCoarse) {
@@ -153,7 +169,7 @@ func (o Options) bootFine(ctx context.Context, initrd string, arguments []string
 	}
 }
 
-func (o Options) boot(ctx context.Context, initrd string, arguments []string, dir string) (*profiling.Noise, error) {
+func (o Options) boot(ctx context.Context, initrd string, arguments []string, dir string) (seen, error) {
 	guest := vm.Guest{
 		Kernel: filepath.Join(o.Kernel, build.ImageFile), Initrd: initrd, CPUs: cores, MemoryMiB: 1024, Limit: guestLimit,
 		// The emulator's clock is the host's and steady, which the kernel cannot know; without a steady one it keeps every tick.
@@ -161,23 +177,38 @@ func (o Options) boot(ctx context.Context, initrd string, arguments []string, di
 	}
 	result, err := vm.Run(ctx, guest, dir)
 	if err != nil {
-		return nil, err
+		return seen{}, err
 	}
 	if result.ExitCode != 0 {
 		said, err := vm.ReadEnd(filepath.Join(result.Files, "log"))
-		return nil, errors.Join(err, fmt.Errorf("the guest ended with %d: %s", result.ExitCode, said))
+		return seen{}, errors.Join(err, fmt.Errorf("the guest ended with %d: %s", result.ExitCode, said))
 	}
-	if console, err := os.ReadFile(result.Console); err != nil {
-		return nil, err
-	} else if bytes.Contains(console, []byte(coarse)) {
-		return nil, errCoarse
+	console, err := os.ReadFile(result.Console)
+	if err != nil {
+		return seen{}, err
+	}
+	if isCoarse(console) {
+		return seen{}, errCoarse
 	}
 	text, err := os.ReadFile(filepath.Join(result.Files, noiseFile))
 	if err != nil {
-		return nil, err
+		return seen{}, err
 	}
 	found := new(profiling.Noise)
-	return found, json.Unmarshal(text, found)
+	if err := json.Unmarshal(text, found); err != nil {
+		return seen{}, err
+	}
+	table, err := os.ReadFile(filepath.Join(result.Files, tracerFile))
+	if err != nil {
+		return seen{}, err
+	}
+	tracer, err := parseTracer(string(table))
+	return seen{collector: rates(found), tracer: tracer}, err
+}
+
+// isCoarse is true for the console of a kernel whose tick never stops.
+func isCoarse(console []byte) bool {
+	return bytes.Contains(console, []byte("Could not switch to high resolution mode"))
 }
 
 // cause of noise on one core.
@@ -206,11 +237,11 @@ func rates(n *profiling.Noise) map[cause]float64 {
 }
 
 // tabulate puts the rounds beside each other: a cause that did not come came never.
-func tabulate(without, with []*profiling.Noise) []Line {
+func tabulate(without, with []seen, of func(seen) map[cause]float64) []Line {
 	samples := map[cause][2][]float64{}
-	for side, rounds := range [][]*profiling.Noise{without, with} {
-		for round, n := range rounds {
-			for c, rate := range rates(n) {
+	for side, rounds := range [][]seen{without, with} {
+		for round, s := range rounds {
+			for c, rate := range of(s) {
 				both := samples[c]
 				for i := range both {
 					if both[i] == nil {

@@ -258,7 +258,8 @@ func coresCommand() *cobra.Command {
 		Short: "Count what interrupts an application, without and with a core for the system",
 		Long: `kb-bench cores boots one kernel in guests with four cores, by turns without and with
 a core that is kept for the system. On the other three a thread computes, and the
-collector noise counts what takes the core away from it.
+collector noise counts what takes the core away from it. After that rtla osnoise
+counts what takes it from a thread of the kernel.
 
 How often something comes is the guest's; how long it takes would be the
 emulator's, and is not shown.`,
@@ -280,10 +281,10 @@ emulator's, and is not shown.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Kernel, "kernel", "build/kernels/mitgcm-cores-profiling", "folder of the kernel, one with the fragments cores and profiling")
+	f.StringVar(&o.Kernel, "kernel", "build/kernels/bench-cores", "folder of the kernel, one with the fragments cores, profiling and osnoise")
 	f.StringVar(&o.Known, "known", "kernel-broker/agent/collect/testdata/known.c", "source of the thread that computes")
 	f.IntVar(&o.Rounds, "rounds", 5, "guests without and with")
-	f.IntVar(&o.Seconds, "seconds", 10, "how long the threads compute")
+	f.IntVar(&o.Seconds, "seconds", 10, "how long the threads compute, and how long rtla looks")
 	f.StringVar(&o.Dir, "dir", "build/corenoise", "folder of the run")
 	f.StringVar(&out, "json", "build/bench-cores.json", "file for the results")
 	var milliseconds int
