@@ -47,7 +47,7 @@ exec chroot /debian /bin/bash /inside
 
 // inside runs the tests of /tests for so many seconds; the shell's variables say on what.
 const inside = `set -e
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C DM_DISABLE_UDEV=1
 echo xfstests >/proc/sys/kernel/hostname
 for user in fsgqa fsgqa2 123456-fsgqa; do
 	useradd --badname --create-home --shell /bin/bash "$user"
