@@ -73,7 +73,8 @@ while [ "$SECONDS" -lt "$seconds" ] && mapfile -t -n 8 next && [ "${#next[@]}" -
 done </tests 2>&1 | tee /dev/console >/out/said
 cp results/check.log results/check.time /out
 for bad in results/*/*.out.bad; do
-	[ ! -e "$bad" ] || diff -u "tests/${bad#results/}" "$bad" 2>&1 | head -40
+	wanted=tests/${bad#results/}
+	[ ! -e "$bad" ] || diff -u "${wanted%.bad}" "$bad" 2>&1 | head -40
 done >/out/differences
 tail -n 40 results/*/*.dmesg >/out/dmesg 2>/dev/null
 exit 0
