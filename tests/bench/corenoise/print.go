@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -35,24 +36,22 @@ func cell(s figures.Spread) string { return fmt.Sprintf("%.2f\t%.2f to %.2f", s.
 
 // Series are the rounds for benchstat.
 func (r *Result) Series() []figures.Series {
-	var series []figures.Series
-	for _, part := range []struct {
-		name  string
-		lines []Line
-	}{{"Cores", r.Lines}, {"Tracer", r.Tracer}} {
-		for _, line := range part.lines {
-			if line.Name != all {
-				continue
-			}
-			for _, side := range []struct {
-				name string
-				of   figures.Spread
-			}{{"without", line.Without}, {"with", line.With}} {
-				series = append(series, figures.Series{
-					Name: fmt.Sprintf("%s/cpu=%d/core=%s", part.name, line.CPU, side.name), Unit: "interruptions/s", Samples: side.of.Samples,
-				})
-			}
+	return slices.Concat(series("Cores", r.Lines), series("Tracer", r.Tracer))
+}
+
+func series(name string, lines []Line) (found []figures.Series) {
+	for _, line := range lines {
+		if line.Name != all {
+			continue
+		}
+		for _, side := range []struct {
+			name string
+			of   figures.Spread
+		}{{"without", line.Without}, {"with", line.With}} {
+			found = append(found, figures.Series{
+				Name: fmt.Sprintf("%s/cpu=%d/core=%s", name, line.CPU, side.name), Unit: "interruptions/s", Samples: side.of.Samples,
+			})
 		}
 	}
-	return series
+	return found
 }

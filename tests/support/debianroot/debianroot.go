@@ -6,6 +6,7 @@ package debianroot
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +28,9 @@ var unwanted = []string{
 	"/usr/share/mysql/*/errmsg.sys.bak", "/usr/bin/mariadb-backup", "/usr/bin/aria_*", "/usr/share/zoneinfo/*",
 }
 
+// archive is its name in the cache.
+const archive = "root.tar"
+
 // Archive returns the path of the root's tar archive, from the cache where one like it was made before.
 func (r Root) Archive(t *testing.T) string {
 	t.Helper()
@@ -40,29 +44,24 @@ func (r Root) Archive(t *testing.T) string {
 	}
 	args = append(args, r.Hooks...)
 	sum := sha256.Sum256([]byte(strings.Join(args, "\n")))
-	path := filepath.Join(cache, "debian", hex.EncodeToString(sum[:8])+".tar")
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	made := path + ".new"
-	args = append(args, "bookworm", made)
-	args = append(args, Sources(t)...)
-	t.Logf("a Debian root with %s, once", strings.Join(r.Packages, " "))
-	said, err := exec.CommandContext(t.Context(), "mmdebstrap", append([]string{"--format=tar", "--quiet"}, args...)...).CombinedOutput()
+	waiting := func() { t.Log("another process makes the same Debian root: waiting for it") }
+	dir, err := build.Cache{Dir: cache}.Entry(t.Context(), "debian", hex.EncodeToString(sum[:8]), waiting, func(dir string) error {
+		t.Logf("a Debian root with %s, once", strings.Join(r.Packages, " "))
+		args = append([]string{"--format=tar", "--quiet"}, args...)
+		args = append(args, "bookworm", filepath.Join(dir, archive))
+		if said, err := exec.CommandContext(t.Context(), "mmdebstrap", append(args, sources(t)...)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("mmdebstrap: %w (make deps-long?)\n%s", err, said)
+		}
+		return nil
+	})
 	if err != nil {
-		t.Fatalf("mmdebstrap: %v\n%s", err, said)
-	}
-	if err := os.Rename(made, path); err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return filepath.Join(dir, archive)
 }
 
-// Sources are this machine's own Debian sources, without other registries.
-func Sources(t *testing.T) (found []string) {
+// sources are this machine's own Debian sources, without other registries.
+func sources(t *testing.T) (found []string) {
 	t.Helper()
 	for _, name := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources"} {
 		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "bookworm") {
