@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -214,12 +215,9 @@ func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
 	if d.in.Slurm.NodeFailed[a.ID.Job] {
 		return true
 	}
-	for _, j := range d.in.Slurm.Queue {
-		if j.ID == a.ID.Job && j.Restart > a.ID.Restart {
-			return true
-		}
-	}
-	return false
+	requeued := func(j kb.SlurmJob) bool { return j.ID == a.ID.Job && j.Restart > a.ID.Restart }
+	// Slurm counts the restart at once, and shows such a job as completing until its nodes are done with it.
+	return requeued(d.in.Slurm.Jobs[a.ID.Job]) || slices.ContainsFunc(d.in.Slurm.Queue, requeued)
 }
 
 func (d *decision) clearOutOfService(n *kb.Node) {

@@ -272,6 +272,11 @@ func TestDrainOfANodeWhoseJobTheBrokerRequeues(t *testing.T) {
 		if down := wasDowned(); down != (name == "thrown off by Slurm") {
 			t.Errorf("%s: requeued: set down: %t", name, down)
 		}
+		w.slurm.Queue, w.slurm.Jobs[7] = nil, kb.SlurmJob{ID: 7, Reference: "7", Restart: 1, State: "COMPLETING", Reboot: true}
+		if down := wasDowned(); down != (name == "thrown off by Slurm") {
+			t.Errorf("%s: requeued, and completing: set down: %t", name, down)
+		}
+		delete(w.slurm.Jobs, 7)
 		w.slurm.Queue, w.slurm.NodeFailed = nil, map[uint32]bool{7: true} // with --no-requeue
 		if down := wasDowned(); down != (name == "thrown off by Slurm") {
 			t.Errorf("%s: ended: set down: %t", name, down)
