@@ -233,13 +233,14 @@ test-long: deps-long build kernels $(GOTESTSUM) | $(RESULTS) ## all other suites
 	.ci/summary $$status emulated emulated-24.11 emulated-26.05 c/mpi c/slurmctld long
 
 .PHONY: test-xfstests
-test-xfstests: deps-long build $(GOTESTSUM) | $(RESULTS) ## xfstests' quick group on ext4 and tmpfs, with gathered short writes and without (XFSTESTS=DIR, a checkout; hours)
+test-xfstests: XFSTESTS_KERNEL ?= suite-xfstests
+test-xfstests: deps-long build $(GOTESTSUM) | $(RESULTS) ## xfstests' quick group on ext4 and tmpfs, with gathered short writes and without (XFSTESTS=DIR, a checkout; hours; XFSTESTS_KERNEL=suite-xfstests-fast for no checks of locks)
 	@.ci/install-packages packages-xfstests.txt
-	@$(MAKE) --no-print-directory kernels KERNELS=suite-xfstests
+	@$(MAKE) --no-print-directory kernels KERNELS=$(XFSTESTS_KERNEL)
 	@rm -rf build/xfstests && mkdir -p build/xfstests && \
 		cp -a '$(or $(XFSTESTS),$(error test-xfstests needs XFSTESTS=DIR, a checkout of xfstests))' build/xfstests/built
 	@$(STEP) xfstests-build $(MAKE) -s --no-print-directory -C build/xfstests/built
-	@KB_XFSTESTS=$(CURDIR)/build/xfstests/built $(call suites,xfstests) -timeout 0 -run TestXfstests ./tests/gather
+	@KB_XFSTESTS=$(CURDIR)/build/xfstests/built KB_GATHER_KERNEL=$(CURDIR)/build/kernels/$(XFSTESTS_KERNEL)/bzImage $(call suites,xfstests) -timeout 0 -run TestXfstests ./tests/gather
 
 FUZZTIME ?= 600
 
