@@ -251,7 +251,7 @@ func (p *Pipeline) publishReport(made build.Manifest, out string, say func(forma
 		return build.Publish(report, out, reportFile, pageFile)
 	}
 	if p.Training != nil {
-		say("%s: not measured: build id %s, and the report that travels with the catalog is about %s", p.Recipe.Name, made.BuildID, p.Training.BuildID)
+		say("%s: not measured: the catalog's report is about %s; kernelctl kernel build %s measures this kernel", p.Recipe.Name, p.reported(made), p.Recipe.Name)
 	}
 	for _, name := range []string{reportFile, pageFile} {
 		if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -259,6 +259,14 @@ func (p *Pipeline) publishReport(made build.Manifest, out string, say func(forma
 		}
 	}
 	return nil
+}
+
+// reported names the kernel that the catalog's report is about by what this one does not have.
+func (p *Pipeline) reported(made build.Manifest) string {
+	if p.Training.Same {
+		return fmt.Sprintf("build id %s, and this is %s", p.Training.BuildID, made.BuildID)
+	}
+	return fmt.Sprintf("%s by %s", p.Training.Source, p.Training.Compiler)
 }
 
 // traced and counted are the runs' parts by what they went into.

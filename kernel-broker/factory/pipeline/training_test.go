@@ -192,7 +192,7 @@ func TestTrainedOnAnother(t *testing.T) {
 		"does not fit and has": {same: true, unfit: true, err: pgo.ErrUnfit},
 	} {
 		w := newWorld(t, nil)
-		made.Same, made.Image = c.same, "sha256:another"
+		made.Same, made.Image, made.Source = c.same, "sha256:another", "linux-source-6.1 6.1.1"
 		w.pipe.Kernels, w.pipe.Bench, w.pipe.Training = whole{w.pipe.Kernels}, nil, made
 		if c.unfit {
 			w.fail["compile optimised"] = fmt.Errorf("70 functions: %w", pgo.ErrUnfit)
@@ -208,7 +208,7 @@ func TestTrainedOnAnother(t *testing.T) {
 		if c.err != nil {
 			continue
 		}
-		if is := manifest.Profile != nil; is != c.optimised || strings.Contains(said, "without its profile") == c.optimised || !strings.Contains(said, "not measured") {
+		if is := manifest.Profile != nil; is != c.optimised || strings.Contains(said, "without its profile") == c.optimised || !strings.Contains(said, "not measured: the catalog's report is about linux-source-6.1 6.1.1 by ") {
 			t.Errorf("%s: profile %t, said %s", name, is, said)
 		}
 		if _, err := os.Stat(filepath.Join(out, reportFile)); !errors.Is(err, os.ErrNotExist) {
