@@ -44,9 +44,11 @@ LONG_SKIP   := ^Test(MainJob$$|FaultKernels$$|FaultPower$$|Chaos|WholeSite)
 SKIP        ?= ^Test(SystemCores|Trust|Profiling|Chaos|Stress|WholeWay|ModulesOfOthers|FaultBroker|FaultEtcd|FaultController)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/gather tests/systemd \
 	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/broker/power kernel-broker/factory/admission kernel-broker/factory/tune))
-# What demo and tests boot. Any other recipe by its name, if it needs no run or has
-# training data; what collectors need is for the long suites, which have pahole.
+# What the suites boot; the demo and the lab boot Debian's own and mitgcm. Any other
+# recipe by its name, if it needs no run or has training data; what collectors need is
+# for the long suites, which have pahole.
 KERNELS      ?= mitgcm suite-stock
+demo lab-up: KERNELS = mitgcm $(filter suite-stock,$(ARGS))
 LONG_KERNELS := mitgcm-profiling mitgcm-cores suite-gather suite-modules server
 # One workload needs MPI, of deps-long.
 MPI         := tests/workloads/mpi
