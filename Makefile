@@ -68,10 +68,14 @@ help: ## list the targets
 
 ##: setting up
 
-.PHONY: deps
-deps: ## install what is missing: Debian packages (root or sudo), Go
+.PHONY: deps-demo
+deps-demo: ## install what the demo and the lab need and is missing: Debian packages (root or sudo), Go
 	@.ci/install-packages
 	@.ci/install-go
+
+.PHONY: deps
+deps: deps-demo ## the same with what make test needs
+	@.ci/install-packages packages-test.txt
 
 .PHONY: deps-long
 deps-long: deps ## the same with what only the long suites need
@@ -258,7 +262,7 @@ model: build-go build-c ## 2,000 random actions of users, administrators and fau
 ##: using
 
 .PHONY: demo
-demo: deps build kernels ## a job gets its kernel on a virtual cluster, from start to end
+demo: deps-demo build kernels ## a job gets its kernel on a virtual cluster, from start to end
 	@$(DEMO) $(ARGS)
 
 .PHONY: bench-switch

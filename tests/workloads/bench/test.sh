@@ -10,7 +10,7 @@ programs=$(realpath "$1")
 sanitized=$(realpath "$2")
 for tool in strace objdump; do
 	if ! command -v "$tool" >/dev/null; then
-		echo "1..0 # SKIP needs $tool, which is in .ci/packages.txt"
+		echo "1..0 # SKIP needs $tool, which make deps installs"
 		exit 0
 	fi
 done

@@ -16,7 +16,7 @@ sanitized=${2:-$program}
 sanitized=$(realpath "$sanitized")
 for tool in strace jq; do
 	if ! command -v "$tool" >/dev/null; then
-		echo "1..0 # SKIP needs $tool, which is in .ci/packages.txt"
+		echo "1..0 # SKIP needs $tool, which make deps installs"
 		exit 0
 	fi
 done
