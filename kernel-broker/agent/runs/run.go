@@ -153,7 +153,8 @@ var (
 	errOver = errors.New("the broker no longer wants the run")
 	errLeft = errors.New("the agent ends")
 	// errNobody: only an earlier agent may have left results.
-	errNobody = errors.New("no process of the job was seen on this node")
+	errNobody = errors.New("no process of the job was seen on this node; if it ran one, Slurm does not keep jobs in cgroups of version 2: " +
+		"set ProctrackType=proctrack/cgroup in slurm.conf and CgroupPlugin=cgroup/v2 in cgroup.conf")
 	errKilled = errors.New("the agent was killed while profiling, and the job ended before it restarted")
 	// errUnused: Slurm removed the cgroup before the job used it, such as after the step before.
 	errUnused = errors.New("the job's cgroup was removed before a process came into it")

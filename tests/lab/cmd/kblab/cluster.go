@@ -67,7 +67,7 @@ func (a *app) upCommand() *cobra.Command {
 	f.BoolVar(&o.ExternalEtcd, "external-etcd", false, "an etcd beside the broker instead of inside it")
 	f.StringVar(&o.Product, "product", "", "folder of the built product (default: build in the repository)")
 	f.IntVar(&o.Slurm.ReturnToService, "return-to-service", 0, "ReturnToService of slurm.conf")
-	f.BoolVar(&o.Slurm.Cgroup, "cgroup", false, "keep jobs in cgroups of version 2, which profiling runs need")
+	f.BoolVar(&o.Slurm.Cgroup, "cgroup", true, "keep jobs in cgroups of version 2, which profiling runs need")
 	f.BoolVar(&o.Slurm.Accounting, "accounting", false, "slurmdbd with a database, accounts enforced, and the broker as a user of its own (packages: make deps-long)")
 	f.BoolVar(&o.Slurm.REST, "rest", false, "slurmrestd, and tokens that slurmctld makes for users (packages: make deps-long)")
 	f.StringSliceVar(&o.Slurm.SchedulerParameters, "scheduler-parameter", nil, "add to SchedulerParameters")
