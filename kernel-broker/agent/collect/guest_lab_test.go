@@ -20,7 +20,8 @@ const inGuest = "KERNEL_BROKER_TEST_GUEST"
 
 const root = "../../.."
 
-// onKernel boots a kernel with this test program and runs one of its tests there.
+// onKernel boots a kernel with this test program and runs one of its tests there. KB_GUEST_KERNEL is the image of another
+// kernel to boot instead, such as the newest of a distribution; KB_GUEST_RUN is which of a test's parts run.
 func onKernel(t *testing.T, kernel, test string, change func(*vm.Guest)) {
 	t.Helper()
 	self, err := os.Executable()
@@ -58,8 +59,12 @@ exit $code
 	if err != nil {
 		t.Fatal(err)
 	}
+	image := filepath.Join(root, "build/kernels", kernel, "bzImage")
+	if other := os.Getenv("KB_GUEST_KERNEL"); other != "" {
+		image = other
+	}
 	machine := vm.Guest{
-		Kernel: filepath.Join(root, "build/kernels", kernel, "bzImage"), Initrd: initrd,
+		Kernel: image, Initrd: initrd,
 		CPUs: 2, MemoryMiB: 2048, Limit: 40 * time.Minute,
 		// On a loaded host a kernel can miss its first timer ticks, take the timer for broken and panic.
 		Arguments: []string{"no_timer_check"},

@@ -298,6 +298,9 @@ func (r *Run) snapshot() (profiling.Result, error) {
 		if err := w.session.Read(&now); err != nil {
 			all = append(all, fmt.Errorf("collector %q: %w", w.name, err))
 		}
+		if why := missed(w.session); why != "" {
+			now.Partial = append(slices.Clone(now.Partial), profiling.Partial{Node: r.request.Node, Collector: w.name, Why: why})
+		}
 	}
 	now.NameSlowCalls()
 	for _, c := range r.pace.coverage(r.request.Node) {
@@ -307,6 +310,16 @@ func (r *Run) snapshot() (profiling.Result, error) {
 		now.IO.Patterns = patterns.Advise(now.IO.Patterns)
 	}
 	return now, errors.Join(all...)
+}
+
+// missed says that the kernel skipped runs of a collector's programs, so that its counts are lower bounds; empty if it did not.
+// A failure to ask is the meter's to report.
+func missed(s Session) string {
+	cost, err := s.Spent()
+	if err != nil || cost.Missed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the kernel skipped %d runs of the collector's programs: read each count as \"at least\"", cost.Missed)
 }
 
 // DefaultBytes limits the size of a result.

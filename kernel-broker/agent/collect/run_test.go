@@ -177,6 +177,20 @@ func TestFailuresAreReported(t *testing.T) {
 	}
 }
 
+// Counts with misses are lower bounds, and the result says so: once, however often it was written before.
+func TestMissedRunsMakeTheResultPartial(t *testing.T) {
+	f := &fake{name: profiling.CollectSyscalls, spent: bpf.Cost{Runs: 165049, Missed: 34951}}
+	r := begin(t, nil, f, &fake{name: profiling.CollectIO, spent: bpf.Cost{Runs: 7}})
+	result := end(t, r, "")
+	if len(result.Partial) != 1 || result.Partial[0].Node != "n1" || result.Partial[0].Collector != profiling.CollectSyscalls ||
+		!strings.Contains(result.Partial[0].Why, "34951 runs") || !strings.Contains(result.Partial[0].Why, "at least") {
+		t.Errorf("partial is %+v", result.Partial)
+	}
+	if got := inFolder(t, r).Partial; len(got) != 1 {
+		t.Errorf("in the folder: %+v", got)
+	}
+}
+
 func TestRefusedCollectorsLeaveTheOthers(t *testing.T) {
 	lack := &profiling.Unsupported{Collector: profiling.CollectNoise, Reason: profiling.NoBTF, Detail: "none", Remedy: "build it"}
 	part := &profiling.Unsupported{Collector: profiling.CollectIO, Reason: profiling.NoFunction, Detail: "no vfs_readv"}

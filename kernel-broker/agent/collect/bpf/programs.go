@@ -146,6 +146,9 @@ func (p *Programs) Missing() []Missing {
 type Cost struct {
 	Runs uint64
 	NS   uint64
+	// Missed runs: the kernel skips a program that another task, or an interrupt, interrupted on that processor. From
+	// Linux 7.2 on, tasks can be switched inside of programs at the entries of system calls. Always counted.
+	Missed uint64
 }
 
 // Map returns the map of that name; a missing one is a bug, since the C file and its Go reader agree on names.
@@ -172,6 +175,7 @@ func (p *Programs) Spent() (cost Cost, err error) {
 		}
 		cost.Runs += stats.RunCount
 		cost.NS += uint64(stats.Runtime.Nanoseconds())
+		cost.Missed += stats.RecursionMisses
 	}
 	return cost, nil
 }
