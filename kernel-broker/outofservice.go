@@ -17,6 +17,8 @@ type OutOfService struct {
 	Down bool `json:"down,omitempty"`
 	// Fail: the node was set to fail.
 	Fail bool `json:"fail,omitempty"`
+	// Until is when Slurm is to end it by itself (resumeafter=); zero if it is not.
+	Until time.Time `json:"until,omitzero"`
 	// BootID is the boot in which it was given.
 	BootID string `json:"boot_id"`
 	// Asked: the state is being set in Slurm, which may have half of it.

@@ -190,6 +190,8 @@ type SlurmNode struct {
 	Reason string
 	// By is the reason's author and time, in scontrol's format.
 	By string
+	// ResumeAfter is when Slurm ends that by itself (resumeafter=, from 23.02 on); zero if it does not.
+	ResumeAfter time.Time
 
 	Partitions, Features []string
 	CPUs                 uint64

@@ -120,13 +120,13 @@ func (f *fakeSlurm) Disarm(_ context.Context, nodes []string) error {
 	}, "disarm %s", strings.Join(nodes, ","))
 }
 
-func (f *fakeSlurm) Drain(_ context.Context, node, reason string) error {
+func (f *fakeSlurm) Drain(_ context.Context, node, reason string, _ time.Time) error {
 	return f.call(func() {
 		f.nodes[node] = kb.SlurmNode{Name: node, State: f.nodes[node].State, Flags: []string{"DRAIN"}, Reason: reason}
 	}, "drain %s %s", node, reason)
 }
 
-func (f *fakeSlurm) Down(_ context.Context, node, reason string) error {
+func (f *fakeSlurm) Down(_ context.Context, node, reason string, _ time.Time) error {
 	return f.call(func() {
 		f.nodes[node] = kb.SlurmNode{Name: node, State: "DOWN", Flags: f.nodes[node].Flags, Reason: reason}
 	}, "down %s %s", node, reason)
@@ -150,7 +150,7 @@ func (f *fakeSlurm) SettleBoot(_ context.Context, node, reason string) error {
 	return f.call(func() { f.nodes[node] = kb.SlurmNode{Name: node, State: "IDLE"} }, "settle %s %s", node, reason)
 }
 
-func (f *fakeSlurm) RestoreState(_ context.Context, node, reason, said string) error {
+func (f *fakeSlurm) RestoreState(_ context.Context, node, reason, said string, _ time.Time) error {
 	return f.call(func() {
 		state := "IDLE"
 		if said == kb.StateDown {

@@ -46,3 +46,17 @@ func downNodes(n int) map[string]kb.SlurmNode {
 	}
 	return nodes
 }
+
+// Health names the first job whose row cannot be read, whether it waits or has nodes.
+func TestHealthNamesUnreadableJobs(t *testing.T) {
+	controller := &Controller{}
+	controller.view.Jobs = map[uint32]kb.SlurmJob{7: {ID: 7, Reference: "7"}}
+	if got := controller.unreadLocked(); got != "" {
+		t.Errorf("health says %q", got)
+	}
+	controller.view.Jobs[12] = kb.SlurmJob{ID: 12, Reference: "12", Unread: "an odd list"}
+	controller.view.Queue = []kb.SlurmJob{{ID: 9, Reference: "9_1", Unread: "another length"}}
+	if got := controller.unreadLocked(); !strings.Contains(got, "no kernel: 2, the first is 9_1 (another length)") {
+		t.Errorf("health says %q", got)
+	}
+}

@@ -51,7 +51,7 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.Disarm:
 		return slurm.Disarm(ctx, a.Nodes)
 	case plan.DrainNode:
-		return slurm.Drain(ctx, a.Node, a.Text)
+		return slurm.Drain(ctx, a.Node, a.Text, a.Until)
 	case plan.DownNode:
 		return e.down(ctx, a)
 	case plan.ResumeNode:
@@ -59,7 +59,7 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.EndWait:
 		return slurm.EndWait(ctx, a.Node)
 	case plan.RestoreState:
-		return e.restored(a, slurm.RestoreState(ctx, a.Node, a.Text, a.State))
+		return e.restored(a, slurm.RestoreState(ctx, a.Node, a.Text, a.State, a.Until))
 	case plan.SettleBoot:
 		return e.restored(a, slurm.SettleBoot(ctx, a.Node, a.Text))
 	case plan.HoldJob:
@@ -115,7 +115,7 @@ func (e *executor) down(ctx context.Context, a plan.Action) error {
 	if !due {
 		return nil
 	}
-	return e.c.o.Slurm.Down(ctx, a.Node, a.Text)
+	return e.c.o.Slurm.Down(ctx, a.Node, a.Text, a.Until)
 }
 
 // reset resets a node unless it has come up since that was asked for.

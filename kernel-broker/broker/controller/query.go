@@ -103,7 +103,31 @@ func (c *Controller) SlurmHealth(context.Context) (string, error) {
 		return "", c.viewErr
 	}
 	return fmt.Sprintf("%d nodes, %d jobs with nodes, seen %v ago%s", len(c.view.Nodes), len(c.view.Jobs),
-		c.clock.Now().Sub(c.view.At).Round(time.Millisecond), c.outLocked()), nil
+		c.clock.Now().Sub(c.view.At).Round(time.Millisecond), c.outLocked()+c.unreadLocked()), nil
+}
+
+// unreadLocked names the jobs of which squeue's row could not be read; they get no kernel.
+func (c *Controller) unreadLocked() string {
+	unread := 0
+	first := kb.SlurmJob{}
+	count := func(j kb.SlurmJob) {
+		if j.Unread == "" {
+			return
+		}
+		if unread++; first.ID == 0 || j.ID < first.ID {
+			first = j
+		}
+	}
+	for _, j := range c.view.Jobs {
+		count(j)
+	}
+	for _, j := range c.view.Queue {
+		count(j)
+	}
+	if unread == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; jobs whose row in squeue cannot be read, and that get no kernel: %d, the first is %s (%s)", unread, first.Reference, first.Unread)
 }
 
 // mostOut is how many nodes that are out of service are named.

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -18,13 +19,14 @@ type Slurm interface {
 	ArmReturn(ctx context.Context, nodes []string) error
 	Label(ctx context.Context, node, reason string) error
 	Disarm(ctx context.Context, nodes []string) error
-	Drain(ctx context.Context, node, reason string) error
-	Down(ctx context.Context, node, reason string) error
+	// Drain, Down and RestoreState have Slurm end that at a time, if it is not zero.
+	Drain(ctx context.Context, node, reason string, until time.Time) error
+	Down(ctx context.Context, node, reason string, until time.Time) error
 	UndoPrologDrain(ctx context.Context, node, by string) error
 	Boot(ctx context.Context) (string, error)
 	EndWait(ctx context.Context, node string) error
 	Resume(ctx context.Context, node string) error
-	RestoreState(ctx context.Context, node, reason, state string) error
+	RestoreState(ctx context.Context, node, reason, state string, until time.Time) error
 	SettleBoot(ctx context.Context, node, reason string) error
 	Hold(ctx context.Context, reference string) error
 	HoldForUser(ctx context.Context, reference string) error

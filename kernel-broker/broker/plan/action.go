@@ -4,6 +4,7 @@ package plan
 
 import (
 	"strings"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -84,6 +85,8 @@ type Action struct {
 	By string
 	// State that a node is to be in, as scontrol sets it.
 	State string
+	// Until is when Slurm is to end that state; zero if it is not.
+	Until time.Time
 	// Seen are the nodes as the plan saw them, where the action replaces a node's state or reason. An action that an
 	// administrator's command has overtaken is dropped.
 	Seen []kb.SlurmNode

@@ -178,11 +178,17 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		if !n.Armed && n.Runs(stockRef) && n.Pending == nil && d.owner(n) == nil {
 			return // nothing of ours comes after it
 		}
-		n.OutOfService = &kb.OutOfService{Reason: s.PlainReason(), By: s.By, Down: d.wasDowned(n, s), Fail: s.Failing(), BootID: n.Boot.BootID}
+		if !s.ResumeAfter.IsZero() && !d.in.Now.Before(s.ResumeAfter) {
+			return // Slurm is about to end it
+		}
+		n.OutOfService = &kb.OutOfService{Reason: s.PlainReason(), By: s.By, Down: d.wasDowned(n, s), Fail: s.Failing(), Until: s.ResumeAfter, BootID: n.Boot.BootID}
 		d.note(n, "taken out of service", n.OutOfService.Reason)
 	case s.Foreign():
 		if s.PlainReason() != said.Reason {
-			said.Reason, said.By, said.Asked, said.Fail = s.PlainReason(), s.By, false, false
+			said.Reason, said.By, said.Asked, said.Fail, said.Until = s.PlainReason(), s.By, false, false, s.ResumeAfter
+		}
+		if !s.ResumeAfter.IsZero() {
+			said.Until = s.ResumeAfter
 		}
 		said.Down, said.Fail = said.Down || d.wasDowned(n, s), said.Fail || s.Failing()
 	case said == nil || said.Asked && !d.restoredSince(n):
@@ -190,7 +196,9 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		// The broker set the node down since it lost its kernel. That replaced what the administrator said, and did not end it.
 	case said.BootID != n.Boot.BootID && agent.Slurmd.Running && s.Reason == "" && n.Runs(stockRef):
 		// slurmd answered before it was held back, and Slurm forgot. After a job's boot Slurm does not.
-		d.act(Action{Kind: DrainNode, Node: n.Name, Text: said.Reason})
+		if !d.resumesByItself(n) {
+			d.act(Action{Kind: DrainNode, Node: n.Name, Text: said.Reason, Until: said.Until})
+		}
 	default:
 		d.note(n, "returned to service", "")
 		d.clearOutOfService(n)
@@ -246,7 +254,7 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		return
 	}
 	n.SlurmdHeld = false
-	if !s.Free() || d.owner(n) != nil || !n.Steady() || !n.Runs(stockRef) {
+	if !s.Free() || d.owner(n) != nil || !n.Steady() || !n.Runs(stockRef) || d.resumesByItself(n) {
 		return
 	}
 	switch {
@@ -262,11 +270,21 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		// It may have been taken back while the node booted: what is said again is what the poll after the boot showed.
 		if agent.Connected && !agent.Slurmd.Running && (said.Asked || d.in.Slurm.At.After(agent.Since)) && !d.restoredUnseen(n) {
 			said.Asked = true
-			d.act(Action{Kind: RestoreState, Node: n.Name, Text: said.Reason, State: said.State()})
+			d.act(Action{Kind: RestoreState, Node: n.Name, Text: said.Reason, State: said.State(), Until: said.Until})
 		}
 		return
 	}
 	d.settled(n, s, agent)
+}
+
+// resumesByItself forgets what Slurm would have ended by itself in the meantime, and reports whether it did.
+func (d *decision) resumesByItself(n *kb.Node) bool {
+	if n.OutOfService.Until.IsZero() || d.in.Now.Before(n.OutOfService.Until) {
+		return false
+	}
+	d.note(n, "returned to service", "the time that resumeafter gave is over")
+	d.clearOutOfService(n)
+	return true
 }
 
 // settled forgets what Slurm has again. ReturnToService=2 has a registration end
@@ -277,7 +295,7 @@ func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		d.clearOutOfService(n)
 	case !agent.Slurmd.Running || !d.in.Slurm.At.After(agent.Slurmd.At):
 	case !s.Down():
-		d.act(Action{Kind: DownNode, Node: n.Name, Text: n.OutOfService.Reason})
+		d.act(Action{Kind: DownNode, Node: n.Name, Text: n.OutOfService.Reason, Until: n.OutOfService.Until})
 	case d.in.Slurm.At.Sub(agent.Slurmd.At) >= d.in.Config.RegisterRetry:
 		d.clearOutOfService(n)
 	}

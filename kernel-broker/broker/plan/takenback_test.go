@@ -209,3 +209,26 @@ func TestAnotherBootIsIssued(t *testing.T) {
 		}
 	}
 }
+
+// A drain that ends by itself has that end again after the return; one whose end came meanwhile is not set again.
+func TestDrainThatEndsByItself(t *testing.T) {
+	for left, restored := range map[time.Duration]bool{time.Hour: true, 2 * time.Second: false} {
+		w := running(t)
+		until := w.now.Add(left)
+		w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+		n := w.slurm.Nodes["n1"]
+		n.ResumeAfter = until
+		w.slurm.Nodes["n1"] = n
+		w.settle()
+		if said := w.nodes["n1"].OutOfService; said == nil || !said.Until.Equal(until) {
+			t.Fatalf("%v: %+v", left, said)
+		}
+		off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+		w.now = w.now.Add(3 * time.Second)
+		actions := homeAndSeen(w)
+		at := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == RestoreState })
+		if restored != (at >= 0) || restored && !actions[at].Until.Equal(until) {
+			t.Errorf("%v: %v; the record has %+v", left, actions, w.nodes["n1"].OutOfService)
+		}
+	}
+}

@@ -54,27 +54,27 @@ func (s *oneJob) Nodes(ctx context.Context, _ []string) (map[string]kb.SlurmNode
 	return view.Nodes, err
 }
 
-func (s *oneJob) Cgroup(context.Context, uint32) (string, error)              { return "", nil }
-func (s *oneJob) AdminComment(context.Context, uint32) (string, error)        { return "", nil }
-func (s *oneJob) ArmReturn(context.Context, []string) error                   { return nil }
-func (s *oneJob) Label(context.Context, string, string) error                 { return nil }
-func (s *oneJob) SettleBoot(context.Context, string, string) error            { return nil }
-func (s *oneJob) Resume(context.Context, string) error                        { return nil }
-func (s *oneJob) RestoreState(context.Context, string, string, string) error  { return nil }
-func (s *oneJob) Disarm(context.Context, []string) error                      { return nil }
-func (s *oneJob) Drain(context.Context, string, string) error                 { return nil }
-func (s *oneJob) Down(context.Context, string, string) error                  { return nil }
-func (s *oneJob) UndoPrologDrain(context.Context, string, string) error       { return nil }
-func (s *oneJob) Cancel(context.Context, string) error                        { return nil }
-func (s *oneJob) EndWait(context.Context, string) error                       { return nil }
-func (s *oneJob) Comment(context.Context, string, string) error               { return nil }
-func (s *oneJob) HoldForUser(context.Context, string) error                   { return nil }
-func (s *oneJob) StartNow(context.Context, string) error                      { return nil }
-func (s *oneJob) Boot(context.Context) (string, error)                        { return "b", nil }
-func (s *oneJob) SetNoRequeue(context.Context, string) error                  { return nil }
-func (s *oneJob) DropReservation(context.Context, string) error               { return nil }
-func (s *oneJob) Requeue(ctx context.Context, reference string) error         { return s.Hold(ctx, reference) }
-func (s *oneJob) Reserve(_ context.Context, _, _, _ string, _ []string) error { return nil }
+func (s *oneJob) Cgroup(context.Context, uint32) (string, error)                        { return "", nil }
+func (s *oneJob) AdminComment(context.Context, uint32) (string, error)                  { return "", nil }
+func (s *oneJob) ArmReturn(context.Context, []string) error                             { return nil }
+func (s *oneJob) Label(context.Context, string, string) error                           { return nil }
+func (s *oneJob) SettleBoot(context.Context, string, string) error                      { return nil }
+func (s *oneJob) Resume(context.Context, string) error                                  { return nil }
+func (s *oneJob) RestoreState(context.Context, string, string, string, time.Time) error { return nil }
+func (s *oneJob) Disarm(context.Context, []string) error                                { return nil }
+func (s *oneJob) Drain(context.Context, string, string, time.Time) error                { return nil }
+func (s *oneJob) Down(context.Context, string, string, time.Time) error                 { return nil }
+func (s *oneJob) UndoPrologDrain(context.Context, string, string) error                 { return nil }
+func (s *oneJob) Cancel(context.Context, string) error                                  { return nil }
+func (s *oneJob) EndWait(context.Context, string) error                                 { return nil }
+func (s *oneJob) Comment(context.Context, string, string) error                         { return nil }
+func (s *oneJob) HoldForUser(context.Context, string) error                             { return nil }
+func (s *oneJob) StartNow(context.Context, string) error                                { return nil }
+func (s *oneJob) Boot(context.Context) (string, error)                                  { return "b", nil }
+func (s *oneJob) SetNoRequeue(context.Context, string) error                            { return nil }
+func (s *oneJob) DropReservation(context.Context, string) error                         { return nil }
+func (s *oneJob) Requeue(ctx context.Context, reference string) error                   { return s.Hold(ctx, reference) }
+func (s *oneJob) Reserve(_ context.Context, _, _, _ string, _ []string) error           { return nil }
 
 func (s *oneJob) Hold(context.Context, string) error {
 	s.mu.Lock()

@@ -25,26 +25,24 @@ const (
 // Account returns a job's account. Users can write anything into it without AccountingStorageEnforce, and coordinators
 // can create accounts of any name. So it is the only field of its query, in the last column.
 func (c *Client) Account(ctx context.Context, job uint32) (string, error) {
-	out, err := c.texts(ctx, "Account", job)
+	out, err := c.text(ctx, "Account", job)
 	if err != nil {
 		return "", err
 	}
 	return parseAccount(out, job)
 }
 
-// texts are records of jobs' ids and one field.
-func (c *Client) texts(ctx context.Context, field string, jobs ...uint32) (string, error) {
-	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=all",
-		"--jobs="+listed(jobs), fmt.Sprintf("--Format=JobID:%d,%s:%d", idWidth, field, textWidth))
-	return out, err
+// text is one record of a job, of its id and one field. Without --array squeue prints one for all tasks of an array that
+// wait: there may be hundreds of thousands, and they share a record.
+func (c *Client) text(ctx context.Context, field string, job uint32) (string, error) {
+	return c.texts(ctx, field, strconv.FormatUint(uint64(job), 10))
 }
 
-func listed(jobs []uint32) string {
-	list := make([]string, len(jobs))
-	for i, id := range jobs {
-		list[i] = strconv.FormatUint(uint64(id), 10)
-	}
-	return strings.Join(list, ",")
+// texts are records of jobs' ids and one field. Jobs are named as scontrol names them, tasks of arrays one by one.
+func (c *Client) texts(ctx context.Context, field, jobs string, more ...string) (string, error) {
+	args := append([]string{"--noheader", "--all", "--states=all"}, more...)
+	out, _, err := c.run(ctx, c.squeue, append(args, "--jobs="+jobs, fmt.Sprintf("--Format=JobID:%d,%s:%d", idWidth, field, textWidth))...)
+	return out, err
 }
 
 // parseTexts reads the records of a job among those of its array or heterogeneous job. At least one exists.

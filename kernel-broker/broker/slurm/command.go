@@ -10,6 +10,7 @@ package slurm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -96,14 +97,25 @@ func (c *Client) Disarm(ctx context.Context, nodes []string) error {
 	return c.change(ctx, "cancel_reboot", strings.Join(nodes, ","))
 }
 
-// Drain keeps new jobs from a node.
-func (c *Client) Drain(ctx context.Context, node, reason string) error {
-	return c.change(ctx, "update", "nodename="+node, "state=drain", "reason="+reason)
+// Drain keeps new jobs from a node, until a time if it is not zero.
+func (c *Client) Drain(ctx context.Context, node, reason string, until time.Time) error {
+	return c.takeOut(ctx, node, kb.StateDrain, reason, until)
 }
 
-// Down takes a node out of service.
-func (c *Client) Down(ctx context.Context, node, reason string) error {
-	return c.change(ctx, "update", "nodename="+node, "state=down", "reason="+reason)
+// Down takes a node out of service, until a time if it is not zero.
+func (c *Client) Down(ctx context.Context, node, reason string, until time.Time) error {
+	return c.takeOut(ctx, node, kb.StateDown, reason, until)
+}
+
+// takeOut sets a node's state and reason. Slurm counts the time that is left in seconds, from 23.02 on; only there has a
+// state an end.
+func (c *Client) takeOut(ctx context.Context, node, state, reason string, until time.Time) error {
+	args := []string{"update", "nodename=" + node, "state=" + state, "reason=" + reason}
+	if !until.IsZero() {
+		left := max(until.Sub(c.now()), time.Second).Round(time.Second)
+		args = append(args, fmt.Sprintf("resumeafter=%d", int(left.Seconds())))
+	}
+	return c.change(ctx, args...)
 }
 
 // Resume makes a node available to jobs again.
@@ -129,7 +141,7 @@ func (c *Client) EndWait(ctx context.Context, node string) error {
 // The resume ends the wait and makes slurmctld accept all boots so far as known; it schedules no job on the node before
 // slurmd answers. With ReturnToService=2 a registration ends "down" but not a drain, so a node that is set down is
 // drained as well.
-func (c *Client) RestoreState(ctx context.Context, node, reason, state string) error {
+func (c *Client) RestoreState(ctx context.Context, node, reason, state string, until time.Time) error {
 	if err := c.Resume(ctx, node); err != nil {
 		var refused *slurmexec.ExitError
 		if !errors.As(err, &refused) { // there may be nothing to resume
@@ -140,16 +152,16 @@ func (c *Client) RestoreState(ctx context.Context, node, reason, state string) e
 	if state == kb.StateDown {
 		first = kb.StateDrain
 	}
-	if err := c.change(ctx, "update", "nodename="+node, "state="+first, "reason="+reason); err != nil || first == state {
+	if err := c.takeOut(ctx, node, first, reason, until); err != nil || first == state {
 		return err
 	}
-	return c.Down(ctx, node, reason)
+	return c.Down(ctx, node, reason, until)
 }
 
 // SettleBoot makes slurmctld accept all boots of an idle node so far as known, as a resume does; only a node that is out
 // of service can be resumed.
 func (c *Client) SettleBoot(ctx context.Context, node, reason string) error {
-	if err := c.Drain(ctx, node, reason); err != nil {
+	if err := c.Drain(ctx, node, reason, time.Time{}); err != nil {
 		return err
 	}
 	return c.Resume(ctx, node)
@@ -254,13 +266,5 @@ func (c *Client) tied(ctx context.Context, name string) ([]kb.SlurmJob, error) {
 	if err != nil {
 		return nil, err
 	}
-	var jobs []kb.SlurmJob
-	for line := range strings.Lines(out) {
-		job, err := parseJob(strings.TrimRight(line, "\n"))
-		if err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, job)
-	}
-	return jobs, nil
+	return parseJobs(out)
 }

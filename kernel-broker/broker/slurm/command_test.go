@@ -49,18 +49,28 @@ func TestChanges(t *testing.T) {
 			return c.ArmReturn(ctx, []string{"n1", "n2"})
 		}, "scontrol <reboot> <ASAP> <nextstate=RESUME> <n1,n2>\n"},
 		{"label", func(ctx context.Context, c *Client) error { return c.Label(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <reason=" + hostile + ">\n"},
-		{"say again", func(ctx context.Context, c *Client) error { return c.RestoreState(ctx, "n1", hostile, kb.StateDrain) },
+		{"say again", func(ctx context.Context, c *Client) error {
+			return c.RestoreState(ctx, "n1", hostile, kb.StateDrain, time.Time{})
+		},
 			"scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
+		{"say again for a while", func(ctx context.Context, c *Client) error {
+			c.now = func() time.Time { return time.Unix(1000, 0) }
+			return c.RestoreState(ctx, "n1", "x", kb.StateDrain, time.Unix(1600, 0))
+		}, "scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=drain> <reason=x> <resumeafter=600>\n"},
 		{"settle boot", func(ctx context.Context, c *Client) error { return c.SettleBoot(ctx, "n1", "kprof: x") },
 			"scontrol <update> <nodename=n1> <state=drain> <reason=kprof: x>\nscontrol <update> <nodename=n1> <state=resume>\n"},
-		{"say again down", func(ctx context.Context, c *Client) error { return c.RestoreState(ctx, "n1", "x", kb.StateDown) },
+		{"say again down", func(ctx context.Context, c *Client) error {
+			return c.RestoreState(ctx, "n1", "x", kb.StateDown, time.Time{})
+		},
 			"scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=drain> <reason=x>\n" +
 				"scontrol <update> <nodename=n1> <state=down> <reason=x>\n"},
-		{"say again fail", func(ctx context.Context, c *Client) error { return c.RestoreState(ctx, "n1", "x", kb.StateFail) },
+		{"say again fail", func(ctx context.Context, c *Client) error {
+			return c.RestoreState(ctx, "n1", "x", kb.StateFail, time.Time{})
+		},
 			"scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=fail> <reason=x>\n"},
 		{"disarm", func(ctx context.Context, c *Client) error { return c.Disarm(ctx, []string{"n1"}) }, "scontrol <cancel_reboot> <n1>\n"},
-		{"down", func(ctx context.Context, c *Client) error { return c.Down(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=down> <reason=" + hostile + ">\n"},
-		{"drain", func(ctx context.Context, c *Client) error { return c.Drain(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
+		{"down", func(ctx context.Context, c *Client) error { return c.Down(ctx, "n1", hostile, time.Time{}) }, "scontrol <update> <nodename=n1> <state=down> <reason=" + hostile + ">\n"},
+		{"drain", func(ctx context.Context, c *Client) error { return c.Drain(ctx, "n1", hostile, time.Time{}) }, "scontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
 		{"end wait", func(ctx context.Context, c *Client) error { return c.EndWait(ctx, "n1") },
 			"scontrol <update> <nodename=n1> <state=future>\nscontrol <update> <nodename=n1> <state=resume>\n"},
 		{"hold", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12_3") }, "scontrol <requeuehold> <incomplete> <12_3>\n"},
@@ -133,7 +143,7 @@ func TestDropReservationUntiesItsJob(t *testing.T) {
 "update jobid=12_3 reservationname=") : >"$0.untied" ;;
 *) exit 7 ;;
 esac`
-		client, log := fake(t, script, "cat <<'END'\n"+row("12", "12", "3", "N/A", "N/A", "0", "PENDING", "7", "bob", "1", "9", "p", "Reservation", "0", "kernel-broker-12_3", "")+"\nEND")
+		client, log := fake(t, script, "cat <<'END'\n"+row("12", "12", "3", "N/A", "N/A", "0", "PENDING", "7", "bob", "1", "9", "p", "Reservation", "0", "kernel-broker-12_3", "")+"END")
 		if err := client.DropReservation(t.Context(), "kernel-broker-12_3"); err != nil {
 			t.Error(err)
 		}
@@ -185,7 +195,13 @@ func TestCommandTimeouts(t *testing.T) {
 	}
 }
 
-const viewSqueue = `case "$*" in
+var viewRows = row("12", "12", "N/A", "N/A", "N/A", "0", "RUNNING", "1000", "alice", "1", "10", "p", "None", "1", "1", "n1") +
+	row("13", "13", "N/A", "N/A", "N/A", "0", "COMPLETING", "1000", "alice", "1", "10", "p", "None", "0", "1", "n2") +
+	row("14", "14", "1", "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", "p", "Resources", "1", "1", "") +
+	row("14", "14", "2", "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", "p", "JobHeldUser", "1", "1", "") +
+	row("15", "15", "N/A", "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "11", "p", "Resources", "0", "1", "maintenance", "")
+
+var viewSqueue = `case "$*" in
 *--jobs=14*--Format=JobID:12,admin_comment:1100) printf '%-12s%-1100s\n' 14 'kernel-broker: mitgcm requested'; exit ;;
 *--jobs=14*--format=%12A*) printf '%-12s%-512s%-512s%-256s%-16s%-16s%-24s%-64s%-64s%-64s%-24s%-8s%-16s\n' \
 	14 'n[1-2]' '' 'ib&gpu' 2 4 500M '(null)' '(null)' N/A '*:*:*' N/A 0; exit ;;
@@ -193,16 +209,11 @@ const viewSqueue = `case "$*" in
 *--jobs*) exit 1 ;;
 esac
 cat <<'END'
-12          |12          |N/A         |N/A         |N/A         |0           |RUNNING             |1000        |alice                                                           |1           |10                      |p                                                               |None                                                            |1           |1           |(null) |n1 |
-13          |13          |N/A         |N/A         |N/A         |0           |COMPLETING          |1000        |alice                                                           |1           |10                      |p                                                               |None                                                            |0           |1           |(null) |n2 |
-14          |14          |1           |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |9                       |p                                                               |Resources                                                       |1           |1           |(null) | |
-14          |14          |2           |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |9                       |p                                                               |JobHeldUser                                                     |1           |1           |(null) | |
-15          |15          |N/A         |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |11                      |p                                                               |Resources                                                       |0           |1           |maintenance | |
-END`
+` + viewRows + `END`
 
 const viewScontrol = `case "$*" in
-*"show node"*) echo "NodeName=n1 OS=Linux State=ALLOCATED+DRAIN+REBOOT_REQUESTED NextState=RESUME Reason=kprof: x [root@2026-11-20T11:45:47]"
-	echo "NodeName=n2 OS=Linux State=IDLE+COMPLETING" ;;
+*"show node"*) echo "NodeName=n1 State=ALLOCATED+DRAIN+REBOOT_REQUESTED NextState=RESUME Reason=kprof: x [root@2026-11-20T11:45:47]"
+	echo "NodeName=n2 State=IDLE+COMPLETING" ;;
 *"show reservation"*) echo "ReservationName=kernel-broker-14_1 Nodes=n1 NodeCnt=1" ;;
 *"show partition"*) echo "PartitionName=p AllowGroups=ALL PriorityJobFactor=1 PriorityTier=1 State=UP"
 	echo "PartitionName=urgent AllowGroups=ALL PriorityJobFactor=1 PriorityTier=10 State=UP" ;;
@@ -213,7 +224,7 @@ esac`
 func TestTiers(t *testing.T) {
 	lines := ""
 	for _, job := range [][2]string{{"14", "p"}, {"15", "urgent"}, {"16", "p,urgent"}} {
-		lines += row(job[0], job[0], "N/A", "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", job[1], "Resources", "0", "1", "") + "\n"
+		lines += row(job[0], job[0], "N/A", "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", job[1], "Resources", "0", "1", "")
 	}
 	client, _ := fake(t, viewScontrol, "cat <<'END'\n"+lines+"END")
 	view, err := client.View(t.Context(), true)
@@ -241,7 +252,7 @@ func TestJobsOfFailedNodes(t *testing.T) {
 		"no boot":             {"DOWN+DRAIN", "bad DIMM", "7           \n", nil, false},
 	} {
 		client, _ := fake(t, fmt.Sprintf(`case "$*" in
-*"show node"*) echo "NodeName=n1 OS=Linux State=%s Reason=%s [root@2026-11-20T11:45:47]" ;;
+*"show node"*) echo "NodeName=n1 State=%s Reason=%s [root@2026-11-20T11:45:47]" ;;
 *"show reservation"*) echo "No reservations in the system" ;;
 esac`, c.state, c.reason), `case "$*" in *--states=NODE_FAIL*) printf '`+c.ended+`' ;; esac`)
 		view, err := client.View(t.Context(), false)

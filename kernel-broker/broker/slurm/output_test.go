@@ -34,7 +34,7 @@ func TestOutputIsBounded(t *testing.T) {
 func TestArrayCommentIsQueriedOnce(t *testing.T) {
 	lines := ""
 	for _, task := range []string{"1", "2", "3"} {
-		lines += row("14", "14", task, "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", "p", "Resources", "1", "1", "") + "\n"
+		lines += row("14", "14", task, "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", "p", "Resources", "1", "1", "")
 	}
 	client, log := fake(t, viewScontrol, `case "$*" in *admin_comment*) printf '%-12s%-1100s\n' 14 'kernel-broker: mitgcm requested' ;; *--jobs*) ;; *) cat <<'END'
 `+lines+"END\n;; esac")

@@ -10,25 +10,27 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 )
 
-// row is a line in the format of squeue 22.05: fields with a width are cut or padded to it, and each is followed by the
-// separator. A job without a reservation omits that field.
+// row is a row in the format of squeue 22.05, with its line break: Slurm's own fields, each followed by the separator, then
+// texts that are cut or padded to their widths, in bytes. A job without a reservation omits that field.
 func row(fields ...string) string {
-	if at := len(jobFields) - 2; len(fields) == len(jobFields)-1 {
-		fields = slices.Insert(slices.Clone(fields), at, "(null)")
+	if len(fields) == 16 {
+		fields = slices.Insert(slices.Clone(fields), 15, "(null)")
 	}
 	var b strings.Builder
-	for i, f := range fields {
-		if width := jobFields[i].width; width > 0 {
-			f = fmt.Sprintf("%-*.*s", width, width, f)
-		}
-		b.WriteString(f + separator)
+	for _, at := range []int{0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 13, 14, 16} {
+		b.WriteString(fields[at] + separator)
 	}
-	return b.String()
+	for i, at := range []int{8, 11, 15, 12} {
+		width := jobTexts[i].width
+		b.WriteString((fields[at] + strings.Repeat(" ", width))[:width])
+	}
+	return b.String() + "\n"
 }
 
 func TestParseJob(t *testing.T) {
@@ -54,22 +56,78 @@ func TestParseJob(t *testing.T) {
 			kb.SlurmJob{ID: 4, Reference: "4", State: "PENDING", User: "root", NodeCount: 1, Priority: 1, Partition: "p", Reason: "ReqNodeNotAvail, UnavailableNodes:n1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := parseJob(c.line)
-			if err != nil || !reflect.DeepEqual(got, c.want) {
+			got, length, err := parseJob(c.line)
+			if err != nil || length != len(c.line) || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("parseJob = %+v, %v\nwant %+v", got, err, c.want)
 			}
 		})
 	}
 	whole := row("12", "12", "N/A", "N/A", "N/A", "2", "RUNNING", "1", "a", "2", "1", "p", "None", "1", "1", "n1")
-	if _, err := parseJob(whole); err != nil {
+	if _, _, err := parseJob(whole); err != nil {
 		t.Error(err)
 	}
-	for _, line := range []string{"", "12", "12|12|N/A", whole[:len(whole)-1], strings.Replace(whole, "12", "x", 1), strings.Replace(whole, "|1|a|", "||a|", 1),
-		strings.Repeat("x", 100<<10)} {
-		job, err := parseJob(line)
+	for _, out := range []string{"12", "12|12|N/A", strings.Replace(whole, "12", "x", 1), strings.Replace(whole, "|RUNNING|1|", "|RUNNING||", 1), strings.Repeat("x", 100<<10)} {
+		job, _, err := parseJob(out)
 		if !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrInvalid) || len(err.Error()) > 2000 {
-			t.Errorf("parseJob(%.100q) = %+v, %.200v", line, job, err)
+			t.Errorf("parseJob(%.100q) = %+v, %.200v", out, job, err)
 		}
+	}
+}
+
+// A row of another length costs its own job only, which is known not to be over.
+func TestRowOfAnotherLength(t *testing.T) {
+	line := func(id, nodes string) string {
+		return row(id, id, "N/A", "N/A", "N/A", "0", "RUNNING", "7", "bob", "1", "9", "p", "None", "1", "1", nodes)
+	}
+	good, odd := line("11", "n1"), line("12", "n2")
+	for name, between := range map[string]string{
+		"cut": odd[:len(odd)-30] + "\n", "longer": odd[:len(odd)-1] + "and more\n", "a separator in its nodes": line("12", "n2|n3"),
+		"a line break in its nodes": line("12", "n2\nn3"), "no end": odd[:len(odd)-1],
+	} {
+		jobs, err := parseJobs(good + between + line("13", "n3"))
+		if name == "no end" {
+			jobs, err = parseJobs(good + line("13", "n3") + between)
+			if len(jobs) == 3 {
+				jobs[1], jobs[2] = jobs[2], jobs[1]
+			}
+		}
+		if err != nil || len(jobs) != 3 || jobs[0].Unread != "" || jobs[2].Unread != "" || jobs[2].ID != 13 {
+			t.Errorf("%s: %+v, %v", name, jobs, err)
+			continue
+		}
+		if j := jobs[1]; j.ID != 12 || j.Unread == "" || !j.Holds() || j.UID != 7 || len(j.Nodes) != 0 {
+			t.Errorf("%s: the odd job is %+v", name, j)
+		}
+	}
+}
+
+// What a burst buffer's script, or anybody else, writes into a text is a value, and changes no other row.
+func TestTextsOfJobs(t *testing.T) {
+	for _, text := range []string{"burst_buffer/lua: slurm_bb_pools: first line\nsecond | line", "|", "\n", "\n\n12|12|", "ä|ö\n", strings.Repeat("x", 64<<10),
+		row("99", "99", "N/A", "N/A", "N/A", "0", "RUNNING", "0", "root", "1", "9", "p", "None", "1", "1", "n9")} {
+		for field := range map[string]int{"user": 8, "partition": 11, "reason": 12, "reservation": 15} {
+			at := map[string]int{"user": 8, "partition": 11, "reason": 12, "reservation": 15}[field]
+			fields := []string{"12", "12", "N/A", "N/A", "N/A", "0", "PENDING", "7", "bob", "1", "9", "p", "Resources", "1", "1", "(null)", ""}
+			fields[at] = text
+			after := row("13", "13", "N/A", "N/A", "N/A", "0", "RUNNING", "7", "bob", "1", "9", "p", "None", "1", "1", "n3")
+			jobs, err := parseJobs(row(fields...) + after)
+			if err != nil || len(jobs) != 2 || jobs[0].ID != 12 || jobs[0].Unread != "" || jobs[1].ID != 13 || jobs[1].Nodes[0] != "n3" {
+				t.Errorf("%s %.40q: %+v, %v", field, text, jobs, err)
+			}
+		}
+	}
+}
+
+// Of an array that waits, only so many tasks are kept as matter.
+func TestTasksThatWaitAreBounded(t *testing.T) {
+	var out strings.Builder
+	for task := range 2 * mostTasks {
+		out.WriteString(row("2", "2", fmt.Sprint(task), "N/A", "N/A", "0", "PENDING", "7", "bob", "1", "9", "p", "Resources", "1", "1", ""))
+	}
+	out.WriteString(row("3", "2", "9999", "N/A", "N/A", "1", "PENDING", "7", "bob", "1", "9", "p", "Resources", "1", "1", ""))
+	jobs, err := parseJobs(out.String())
+	if err != nil || len(jobs) != mostTasks+1 || jobs[mostTasks-1].Reference != "2_255" || jobs[mostTasks].Reference != "2_9999" {
+		t.Errorf("%d jobs, %v", len(jobs), err)
 	}
 }
 
@@ -78,7 +136,7 @@ func TestUnreadableNodeList(t *testing.T) {
 	lines := ""
 	lists := []string{"n[1-", "n1|n2", "n[1-99999999]", "n 1", "n[1-2],$(id)", "n1" + strings.Repeat(",n1", 100<<10), "n[" + strings.Repeat("1,", 50<<10)}
 	for i, list := range lists {
-		lines += row(fmt.Sprint(i+1), fmt.Sprint(i+1), "N/A", "N/A", "N/A", "0", "RUNNING", "1000", "alice", "2", "1", "p", "None", "1", "1", list) + "\n"
+		lines += row(fmt.Sprint(i+1), fmt.Sprint(i+1), "N/A", "N/A", "N/A", "0", "RUNNING", "1000", "alice", "2", "1", "p", "None", "1", "1", list)
 	}
 	file := t.TempDir() + "/lines"
 	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
@@ -90,7 +148,7 @@ func TestUnreadableNodeList(t *testing.T) {
 		t.Fatalf("%d jobs, %d in the queue, %v", len(view.Jobs), len(view.Queue), err)
 	}
 	for i, list := range lists {
-		if job := view.Jobs[uint32(i+1)]; job.Unread == "" || len(job.Unread) > 1000 || len(job.Nodes) > 0 || !job.Holds() || job.User != "alice" {
+		if job := view.Jobs[uint32(i+1)]; job.Unread == "" || len(job.Unread) > 1000 || len(job.Nodes) > 0 || !job.Holds() || job.UID != 1000 {
 			t.Errorf("%.100q: %+v", list, job)
 		}
 	}
@@ -218,46 +276,94 @@ func TestParseAdminComment(t *testing.T) {
 
 // An invalid uid is rejected: it must not become root's, and one that overflows must not become another user's.
 func TestParseJobWithInvalidUID(t *testing.T) {
-	fields := make([]string, len(jobFields))
-	for i := range fields {
-		fields[i] = "1"
+	of := func(uid string) string {
+		return row("1", "1", "N/A", "N/A", "N/A", "0", "RUNNING", uid, "a", "1", "1", "p", "None", "1", "1", "n1")
 	}
-	if j, err := parseJob(strings.Join(fields, separator) + separator); err != nil || j.UID != 1 {
+	if j, _, err := parseJob(of("1")); err != nil || j.UID != 1 {
 		t.Fatalf("%+v, %v", j, err)
 	}
 	for _, uid := range []string{"", "alice", "-1", "4294967296"} {
-		fields[7] = uid
-		if j, err := parseJob(strings.Join(fields, separator) + separator); err == nil {
+		if j, _, err := parseJob(of(uid)); err == nil {
 			t.Errorf("uid %q became %d", uid, j.UID)
 		}
 	}
 }
 
-func FuzzParseJob(f *testing.F) {
-	f.Add(row("12", "12", "N/A", "N/A", "N/A", "2", "RUNNING", "1000", "alice", "2", "4294901758", "p", "None", "1", "n[1-2]"))
-	f.Add(row("12", "12", "N/A", "N/A", "N/A", "2", "RUNNING", "1000", "alice", "2", "4294901758", "p", "None", "1", "n[1-"))
-	f.Add("|||||||||||||||")
-	f.Fuzz(func(t *testing.T, line string) {
-		job, err := parseJob(line)
-		if err == nil && (job.ID == 0 || job.Reference == "" || job.Unread != "" && len(job.Nodes) > 0) {
-			t.Errorf("%q is %+v", line, job)
+func FuzzParseJobs(f *testing.F) {
+	f.Add("Resources", "alice", "p", "maintenance", "n[1-2]")
+	f.Add("first\nsecond|third", "a|b", "\n12|12|", "ä", "n[1-")
+	f.Add("", "", "", "", "n1|n2\n13|13|N/A")
+	f.Fuzz(func(t *testing.T, reason, user, partition, reservation, nodes string) {
+		before := row("11", "11", "N/A", "N/A", "N/A", "0", "RUNNING", "7", "bob", "1", "9", "p", "None", "1", "1", "n1")
+		after := row("13", "13", "N/A", "N/A", "N/A", "0", "RUNNING", "7", "bob", "1", "9", "p", "None", "1", "1", "n3")
+		jobs, err := parseJobs(before + row("12", "12", "N/A", "N/A", "N/A", "2", "PENDING", "1000", user, "2", "9", partition, reason, "1", "1", reservation, nodes) + after)
+		if err != nil || len(jobs) < 3 || jobs[0].ID != 11 || jobs[1].ID != 12 {
+			t.Fatalf("%+v, %v", jobs, err)
 		}
-		if err != nil && (!errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrInvalid)) {
-			t.Errorf("%q: %v", line, err)
+		if last := jobs[len(jobs)-1]; last.ID != 13 || last.Unread != "" || len(last.Nodes) != 1 || last.Nodes[0] != "n3" {
+			t.Errorf("the next job is %+v", last)
+		}
+		if len(jobs) > 3 && !strings.ContainsAny(nodes, separator+"\n") {
+			t.Errorf("%d jobs of three rows", len(jobs))
 		}
 	})
 }
 
-func FuzzParseNode(f *testing.F) {
-	f.Add(nodeHead+"IDLE+DRAIN"+nodeTail, "kprof: x [root@2026]")
-	f.Fuzz(func(t *testing.T, head, reason string) {
-		if strings.Contains(head, " Reason=") {
-			return
+// What stands behind a node's reason, or is its kernel's own words, is none of the reason, the state or the author.
+func TestTextsOfNodes(t *testing.T) {
+	const when = "[root@2026-11-20T11:46:18]"
+	for _, c := range []struct{ name, line, reason, by string }{
+		{"a comment", nodeHead + "IDLE+DRAIN" + nodeTail + " Reason=bad DIMM " + when + " Comment=spare parts [ordered@noon]", "bad DIMM", "root@2026-11-20T11:46:18"},
+		{"JSON", nodeHead + "IDLE+DRAIN" + nodeTail + ` Reason=bad DIMM ` + when + ` Extra={"a": ["x", "[bob@2026-01-01T00:00:00]"]}`, "bad DIMM", "root@2026-11-20T11:46:18"},
+		{"a comment and no reason", nodeHead + "IDLE" + nodeTail + " Comment=look: Reason=none [bob@2026-01-01T00:00:00] State=DOWN", "", ""},
+		{"a reason of two lines", nodeHead + "IDLE+DRAIN" + nodeTail + " Reason=bad DIMM " + when + "         see [1]", "bad DIMM", "root@2026-11-20T11:46:18"},
+		{"a reason with brackets", nodeHead + "IDLE+DRAIN" + nodeTail + " Reason=slot [2@3] " + when, "slot [2@3]", "root@2026-11-20T11:46:18"},
+		{"no author", nodeHead + "IDLE+DRAIN" + nodeTail + " Reason=bad DIMM Comment=x", "bad DIMM", ""},
+		{"a cloud's instance", nodeHead + "IDLE" + nodeTail + " InstanceId=i-1 State=DOWN InstanceType=t Reason=x", "", ""},
+		{"a kernel's words", strings.Replace(nodeHead, "OS=Linux", "OS=Linux State=DOWN Reason=x Comment=y", 1) + "IDLE" + nodeTail, "", ""},
+	} {
+		n, ok := scontrol.ParseNode(c.line)
+		state := "IDLE"
+		if !ok || n.Name != "n2" || n.State != state || n.Reason != c.reason || n.By != c.by || n.MemoryMiB != 100 {
+			t.Errorf("%s: %+v, %v", c.name, n, ok)
 		}
-		bare, ok := scontrol.ParseNode(head)
-		with, still := scontrol.ParseNode(head + " Reason=" + reason)
-		if ok != still || bare.Name != with.Name || bare.State != with.State || !reflect.DeepEqual(bare.Flags, with.Flags) {
-			t.Errorf("the reason %q turns %+v into %+v", reason, bare, with)
+	}
+	// A comment's further lines are none of a node's.
+	client, _ := fake(t, `case "$*" in *"show node"*) cat <<'END'
+`+nodeHead+"IDLE"+nodeTail+" Comment=first\n State=DOWN NodeName=n9\nlast\n"+strings.Replace(nodeHead, "n2", "n3", 1)+"MIXED"+nodeTail+"\nEND\n;; esac", "")
+	nodes, err := client.Nodes(t.Context(), nil)
+	if err != nil || len(nodes) != 2 || nodes["n2"].State != "IDLE" || nodes["n3"].State != "MIXED" {
+		t.Errorf("%+v, %v", nodes, err)
+	}
+}
+
+// From 23.02 on a drain may have an end.
+func TestResumeAfter(t *testing.T) {
+	for text, want := range map[string]time.Time{"None": {}, "2026-11-20T12:00:00": time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)} {
+		tail := strings.Replace(nodeTail, " CfgTRES=", " ResumeAfterTime="+text+" CfgTRES=", 1)
+		if n, ok := scontrol.ParseNode(nodeHead + "IDLE+DRAIN" + tail + " Reason=bad DIMM [root@2026-11-20T11:46:18]"); !ok || !n.ResumeAfter.Equal(want) {
+			t.Errorf("%s: %v, %v", text, n.ResumeAfter, ok)
+		}
+	}
+}
+
+func FuzzParseNode(f *testing.F) {
+	f.Add("kprof: x [root@2026]", "spare parts", "Linux 6.1")
+	f.Add("bad DIMM", "[bob@2026-01-01T00:00:00] Reason=y", "Linux State=DOWN")
+	f.Fuzz(func(t *testing.T, reason, comment, system string) {
+		if strings.Contains(system, " RealMemory=") {
+			return // only a node's root says so, of his own node
+		}
+		line := strings.Replace(nodeHead, "OS=Linux", "OS="+system, 1) + "IDLE+DRAIN" + nodeTail
+		n, ok := scontrol.ParseNode(line + " Reason=" + reason + " [root@2026-11-20T11:46:18] Comment=" + comment)
+		if !ok || n.Name != "n2" || n.State != "IDLE" || !reflect.DeepEqual(n.Flags, []string{"DRAIN"}) || n.CPUs != 2 {
+			t.Fatalf("%+v, %v", n, ok)
+		}
+		if plain := strings.TrimSpace(reason); !strings.ContainsAny(reason, "[]\n") && (n.Reason != plain || n.By != "root@2026-11-20T11:46:18") {
+			t.Errorf("reason %q by %q, want %q", n.Reason, n.By, plain)
+		}
+		if bare, ok := scontrol.ParseNode(line + " Comment=" + comment); !ok || bare.Reason != "" || bare.State != "IDLE" {
+			t.Errorf("without a reason: %+v, %v", bare, ok)
 		}
 	})
 }

@@ -24,11 +24,11 @@ func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) 
 	if err != nil {
 		return view, err
 	}
-	for line := range strings.Lines(jobs) {
-		job, err := parseJob(strings.TrimRight(line, "\n"))
-		if err != nil {
-			return view, err
-		}
+	all, err := parseJobs(jobs)
+	if err != nil {
+		return view, err
+	}
+	for _, job := range all {
 		switch {
 		case job.State == "PENDING":
 			view.Queue = append(view.Queue, job)
@@ -119,96 +119,14 @@ func (c *Client) Nodes(ctx context.Context, names []string) (map[string]kb.Slurm
 	}
 	nodes := map[string]kb.SlurmNode{}
 	for line := range strings.Lines(out) {
+		if !scontrol.IsNode(line) {
+			continue
+		}
 		if node, ok := scontrol.ParseNode(strings.TrimSpace(line)); ok {
 			nodes[node.Name] = node
 		}
 	}
 	return nodes, nil
-}
-
-// separator separates squeue's fields; no field can contain it.
-const separator = "|"
-
-// jobFields are squeue's columns. Columns without a width are not cut: node lists are complete, and a pending job costs
-// little. Lists that users can make long and that need not be complete are cut.
-var jobFields = []struct {
-	name  string
-	width int
-}{
-	{"JobID", 0}, {"ArrayJobID", 0}, {"ArrayTaskID", 0}, {"HetJobID", 0}, {"HetJobOffset", 0},
-	{"RestartCnt", 0}, {"State", 0}, {"UserID", 0}, {"UserName", 0}, {"NumNodes", 0},
-	{"PriorityLong", 0}, {"Partition", 64}, {"Reason", 64}, {"Reboot", 0}, {"Requeue", 0}, {"Reservation", 0}, {"NodeList", 0},
-}
-
-func jobFormat() string {
-	parts := make([]string, len(jobFields))
-	for i, f := range jobFields {
-		parts[i] = fmt.Sprintf("%s:%d%s", f.name, f.width, separator)
-	}
-	return strings.Join(parts, ",")
-}
-
-// parseJob reads a line of squeue's. An unreadable node list affects only its own job; the owner of any other unreadable
-// line is unknown.
-func parseJob(line string) (kb.SlurmJob, error) {
-	whole, is := strings.CutSuffix(line, separator)
-	fields := strings.SplitN(whole, separator, len(jobFields))
-	if !is || len(fields) != len(jobFields) {
-		return kb.SlurmJob{}, fmt.Errorf("squeue line %.200q is not one of %d fields: %w", line, len(jobFields), kb.ErrUnavailable)
-	}
-	for i := range fields {
-		fields[i] = strings.TrimSpace(fields[i])
-	}
-	limited := func(i, bits int) uint64 {
-		n, err := strconv.ParseUint(fields[i], 10, bits)
-		if err != nil {
-			return 0
-		}
-		return n
-	}
-	number := func(i int) uint64 { return limited(i, 64) }
-	number32 := func(i int) uint32 { return uint32(limited(i, 32)) }
-	job := kb.SlurmJob{
-		ID: number32(0), Restart: number32(5), State: fields[6], User: fields[8],
-		NodeCount: number32(9), Priority: number(10), Partition: fields[11], Reason: fields[12],
-		Reboot: number(13) != 0, Requeue: number(14) != 0, Reservation: named(fields[15]),
-	}
-	if job.ID == 0 {
-		return job, fmt.Errorf("squeue line %.200q has no job id: %w", line, kb.ErrUnavailable)
-	}
-	// Rights depend on the uid: an invalid number must not become root's.
-	uid, err := strconv.ParseUint(fields[7], 10, 32)
-	if err != nil {
-		return job, fmt.Errorf("squeue line %.200q has no uid: %w", line, kb.ErrUnavailable)
-	}
-	job.UID = uint32(uid)
-	job.Reference = fields[0]
-	switch {
-	case number(3) != 0:
-		job.Reference = fields[3] + "+" + fields[4]
-	case isNumber(fields[2]):
-		job.Reference = fields[1] + "_" + fields[2]
-		job.Task = number32(2)
-	}
-	if list := named(fields[16]); list != "" {
-		if job.Nodes, err = hostlist.Expand(list); err != nil {
-			job.Unread = fmt.Sprintf("%.300v", err)
-		}
-	}
-	return job, nil
-}
-
-// named is an optional field of squeue's.
-func named(text string) string {
-	if text == "(null)" || text == "N/A" {
-		return ""
-	}
-	return text
-}
-
-func isNumber(text string) bool {
-	_, err := strconv.ParseUint(text, 10, 32)
-	return err == nil
 }
 
 func (c *Client) reservations(ctx context.Context) ([]kb.SlurmReservation, error) {
@@ -251,19 +169,21 @@ const commentedJobs = 16
 func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 	sort.SliceStable(queue, func(i, k int) bool { return queue[i].Before(queue[k]) })
 	var ids []uint32
+	var names []string
 	for _, j := range queue {
 		if j.Reboot && j.Pending() && !slices.Contains(ids, j.ID) && len(ids) < commentedJobs {
-			ids = append(ids, j.ID)
+			ids, names = append(ids, j.ID), append(names, j.Reference)
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	out, err := c.texts(ctx, "admin_comment", ids...)
+	list := strings.Join(names, ",")
+	out, err := c.texts(ctx, "admin_comment", list, "--array")
 	if err != nil {
 		return err
 	}
-	demands, err := c.demands(ctx, ids)
+	demands, err := c.demands(ctx, ids, list)
 	if err != nil {
 		return err
 	}
@@ -281,7 +201,7 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 // AdminComment reads one job's AdminComment, which users cannot write. It has its own query: scontrol prints it among
 // the user's fields, and not at all if empty, so a user could forge one.
 func (c *Client) AdminComment(ctx context.Context, job uint32) (string, error) {
-	out, err := c.texts(ctx, "admin_comment", job)
+	out, err := c.text(ctx, "admin_comment", job)
 	if err != nil {
 		return "", err
 	}
@@ -318,8 +238,8 @@ var (
 	words = []column{{"JobID", idWidth}, {"Contiguous", 8}, {"tres-per-job", 64}, {"tres-per-socket", 64}, {"tres-per-task", 64}}
 )
 
-// demands returns what jobs require of their nodes.
-func (c *Client) demands(ctx context.Context, jobs []uint32) (map[uint32]*kb.SlurmDemand, error) {
+// demands returns what jobs require of their nodes, which are named in the list.
+func (c *Client) demands(ctx context.Context, jobs []uint32, list string) (map[uint32]*kb.SlurmDemand, error) {
 	all := map[uint32]*kb.SlurmDemand{}
 	for _, id := range jobs {
 		all[id] = &kb.SlurmDemand{}
@@ -339,7 +259,7 @@ func (c *Client) demands(ctx context.Context, jobs []uint32) (map[uint32]*kb.Slu
 		{"--format=" + strings.Join(short, ""), letters, takeLetters},
 		{"--Format=" + strings.Join(long, ","), words, takeWords},
 	} {
-		out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=all", "--noconvert", "--jobs="+listed(jobs), ask.format)
+		out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=all", "--noconvert", "--jobs="+list, ask.format)
 		if err != nil {
 			return nil, err
 		}

@@ -5,8 +5,10 @@
 package scontrol
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -15,12 +17,33 @@ import (
 // them stays cancelled, and that is no error.
 const Incomplete = "incomplete"
 
-// ParseNode reads one line of scontrol show node. The reason is last and may hold any text, so it is cut off first.
+// A node's line has three parts. Its fields are single words in a fixed order, but for OS=, which slurmd reports. Behind
+// them stand the texts that people and programs write, in this order, each only if there is one.
+var (
+	// texts is where the first of them begins. None of the fields' names is among them.
+	texts = regexp.MustCompile(` (?:Reason|Comment|Extra|InstanceId|InstanceType|ReservationName)=`)
+	// afterOS are the fields behind OS=. Nothing but slurmd's own words can contain them.
+	afterOS = regexp.MustCompile(` RealMemory=\d+ +AllocMem=\d+ +FreeMem=\S+ +Sockets=\d+ +Boards=\d+ .*State=`)
+	// given is a reason's author and time, behind its first line. Further lines are indented; then come the other texts.
+	given = regexp.MustCompile(`(?s)^(.*?) \[([^\[\]]+@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\](?: {8}| +(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=|\s*$)`)
+)
+
+const nameField, osField, reasonField = "NodeName=", " OS=", " Reason="
+
+// IsNode reports whether a line begins a node. Others are further lines of texts.
+func IsNode(line string) bool { return strings.HasPrefix(line, nameField) }
+
+// ParseNode reads one line of scontrol show node.
 func ParseNode(line string) (kb.SlurmNode, bool) {
-	head, reason, _ := strings.Cut(line, " Reason=")
+	fields, text, ok := split(line)
+	if !ok {
+		return kb.SlurmNode{}, false
+	}
 	node := kb.SlurmNode{}
-	node.Reason, node.By = author(reason)
-	for _, word := range strings.Fields(head) {
+	if reason, is := strings.CutPrefix(text, reasonField); is {
+		node.Reason, node.By = author(reason)
+	}
+	for _, word := range strings.Fields(fields) {
 		key, value, _ := strings.Cut(word, "=")
 		switch {
 		case key == "NodeName" && node.Name == "":
@@ -28,6 +51,8 @@ func ParseNode(line string) (kb.SlurmNode, bool) {
 		case key == "State" && node.State == "":
 			flags := strings.Split(strings.TrimRight(value, "*~#!%$@^-"), "+")
 			node.State, node.Flags = strings.TrimRight(flags[0], "*~#!%$@^-"), flags[1:]
+		case key == "ResumeAfterTime":
+			node.ResumeAfter = moment(value)
 		default:
 			equip(&node, key, value)
 		}
@@ -35,14 +60,46 @@ func ParseNode(line string) (kb.SlurmNode, bool) {
 	return node, node.Name != "" && node.State != ""
 }
 
-// author splits the " [user@time]" that scontrol adds from a reason, and drops
-// fields that newer versions print behind it.
-func author(reason string) (words, by string) {
-	if i := strings.LastIndex(reason, " ["); i >= 0 && strings.Contains(reason[i:], "@") {
-		by, _, _ = strings.Cut(reason[i+len(" ["):], "]")
-		reason = reason[:i]
+// split separates a line's fields, without OS=, from its texts. A line whose fields behind OS= are not found is not read.
+func split(line string) (fields, text string, ok bool) {
+	fields, text = cut(line)
+	at := strings.Index(fields, osField)
+	if at < 0 {
+		return fields, text, true
 	}
-	return strings.TrimSpace(reason), by
+	rest := afterOS.FindStringIndex(line[at:])
+	if rest == nil {
+		return "", "", false
+	}
+	head := line[:at]
+	fields, text = cut(line[at+rest[0]:])
+	return head + fields, text, true
+}
+
+// cut separates what stands before the first text.
+func cut(line string) (fields, text string) {
+	if at := texts.FindStringIndex(line); at != nil {
+		return line[:at[0]], line[at[0]:]
+	}
+	return line, ""
+}
+
+// author splits the " [user@time]" that scontrol adds to the first line of a reason from it, and drops what follows.
+func author(reason string) (words, by string) {
+	if found := given.FindStringSubmatch(reason); found != nil {
+		return strings.TrimSpace(found[1]), found[2]
+	}
+	words, _ = cut(reason)
+	return strings.TrimSpace(words), ""
+}
+
+// moment is a time in scontrol's format, of this host's zone; zero for none.
+func moment(text string) time.Time {
+	at, err := time.ParseInLocation("2006-01-02T15:04:05", text, time.Local)
+	if err != nil {
+		return time.Time{} // "None"
+	}
+	return at
 }
 
 // equip records a node's resource from a field of scontrol's.
