@@ -36,6 +36,8 @@ type Options struct {
 	ReturnRuleAfter uint32
 	// KeepJobs is how many ended jobs are remembered.
 	KeepJobs int
+	// KeepJobBytes is how much of the store all jobs may take; the oldest ended ones make room. 0: no limit.
+	KeepJobBytes int64
 	// Switches is how many jobs' nodes may be on their way to a kernel at the
 	// same time; 0 is no limit.
 	Switches int

@@ -86,7 +86,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		o: o, log: o.Log, clock: o.Clock, begin: o.Clock.Now(), pace: newPace(), polls: newPolls(o.Slurm.View),
-		records: records{store: o.Store}, kernels: newKernels(nil, nil),
+		records: records{store: o.Store, jobIndex: index{most: o.KeepJobBytes}}, kernels: newKernels(nil, nil),
 		comments:     semaphore.NewWeighted(commentsAtOnce),
 		kick:         make(chan struct{}, 1),
 		wakePoll:     make(chan struct{}, 1),

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// packFrom is the size from which a record is compressed. That of a job on
+	// packFrom is the size from which a record is compressed: a block of a disk. That of a job on
 	// thousands of nodes says the same of each of them: 4,000 nodes are 2.9 MB
 	// of JSON, which no store takes at once, and 360 kB compressed.
-	packFrom = 32 << 10
+	packFrom = 4 << 10
 	// mostUnpacked bounds what a damaged record may become.
 	mostUnpacked = 64 << 20
 )

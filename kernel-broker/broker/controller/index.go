@@ -17,6 +17,8 @@ import (
 type index struct {
 	mu      sync.Mutex
 	entries []entry // sorted by key, and so the newest is last
+	// most bytes of records to keep; 0: no limit.
+	most int64
 }
 
 // entry is one record.
@@ -24,6 +26,8 @@ type entry struct {
 	key string
 	job kb.JobID // that the record is about; zero as long as it has none
 	uid uint32   // of the job's user
+	// bytes that the record takes in the store.
+	bytes int
 }
 
 func (x *index) search(key string) (int, bool) {
@@ -83,13 +87,28 @@ func (x *index) last(prefix string) string {
 	return x.entries[at-1].key
 }
 
-// beyond returns the keys of all but the newest keep, the oldest first.
+// beyond returns the keys of all but the newest keep, and of those that are more than the bytes to keep, the oldest
+// first.
 func (x *index) beyond(keep int) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var keys []string
-	for _, e := range x.entries[:max(0, len(x.entries)-keep)] {
+	for _, e := range x.entries[:len(x.entries)-min(keep, x.fitting())] {
 		keys = append(keys, e.key)
 	}
 	return keys
+}
+
+// fitting is how many of the newest records the bytes to keep suffice for, and one in any case. The lock is held.
+func (x *index) fitting() int {
+	if x.most == 0 {
+		return len(x.entries)
+	}
+	left := x.most
+	for n := range x.entries {
+		if left -= int64(x.entries[len(x.entries)-1-n].bytes); left < 0 {
+			return max(n, 1)
+		}
+	}
+	return len(x.entries)
 }

@@ -29,13 +29,13 @@ var (
 	}
 	jobKind = kind[kb.Allocation]{
 		prefix: jobPrefix,
-		entry:  func(a *kb.Allocation) entry { return entry{jobKey(a.ID), a.ID, a.UID} },
+		entry:  func(a *kb.Allocation) entry { return entry{key: jobKey(a.ID), job: a.ID, uid: a.UID} },
 		over:   func(a *kb.Allocation) bool { return a.Closed },
 		index:  func(r *records) *index { return &r.jobIndex },
 	}
 	runKind = kind[kb.Run]{
 		prefix: runPrefix,
-		entry:  func(r *kb.Run) entry { return entry{runKey(r.ID), r.Job, r.UID} },
+		entry:  func(r *kb.Run) entry { return entry{key: runKey(r.ID), job: r.Job, uid: r.UID} },
 		over:   (*kb.Run).Over,
 		index:  func(r *records) *index { return &r.runIndex },
 	}
@@ -74,7 +74,7 @@ func (k kind[T]) decode(rec store.Record) (*T, error) {
 // each calls do for every record, the oldest first. Not all of them are in memory
 // at a time, and so they are not one snapshot: a change of one is fenced by its
 // revision.
-func (k kind[T]) each(ctx context.Context, s store.Store, do func(value *T, revision int64)) error {
+func (k kind[T]) each(ctx context.Context, s store.Store, do func(value *T, rec store.Record)) error {
 	for from := k.prefix; ; {
 		list, err := s.Range(ctx, from, k.prefix+"\xff", listPage)
 		if err != nil {
@@ -83,7 +83,7 @@ func (k kind[T]) each(ctx context.Context, s store.Store, do func(value *T, revi
 		for _, rec := range list {
 			switch value, err := k.decode(rec); {
 			case err == nil:
-				do(value, rec.Revision)
+				do(value, rec)
 			case k.damaged == nil:
 				return err
 			default:

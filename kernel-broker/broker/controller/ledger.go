@@ -69,8 +69,8 @@ func loadLedger(ctx context.Context, s store.Store, revisions map[string]int64) 
 	l := ledger{rows: map[string]*kb.LedgerRow{}, damaged: map[string]error{}}
 	rows := ledgerKind
 	rows.damaged = func(rec store.Record, err error) { l.damaged[rec.Key], revisions[rec.Key] = err, rec.Revision }
-	err := rows.each(ctx, s, func(row *kb.LedgerRow, revision int64) {
-		l.rows[row.ID()], revisions[ledgerKey(row.ID())] = row, revision
+	err := rows.each(ctx, s, func(row *kb.LedgerRow, rec store.Record) {
+		l.rows[row.ID()], revisions[ledgerKey(row.ID())] = row, rec.Revision
 	})
 	if err != nil {
 		return l, err

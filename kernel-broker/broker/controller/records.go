@@ -38,28 +38,30 @@ type records struct {
 // load reads everything from the store.
 func (r *records) load(ctx context.Context) error {
 	nodes, allocs, revisions := map[string]*kb.Node{}, map[kb.JobID]*kb.Allocation{}, map[string]int64{}
-	err := nodeKind.each(ctx, r.store, func(n *kb.Node, revision int64) {
-		nodes[n.Name], revisions[nodeKey(n.Name)] = n, revision
+	err := nodeKind.each(ctx, r.store, func(n *kb.Node, rec store.Record) {
+		nodes[n.Name], revisions[nodeKey(n.Name)] = n, rec.Revision
 	})
 	if err != nil {
 		return err
 	}
 	var jobs, entries []entry
-	err = jobKind.each(ctx, r.store, func(a *kb.Allocation, revision int64) {
-		jobs = append(jobs, jobKind.entry(a))
+	err = jobKind.each(ctx, r.store, func(a *kb.Allocation, rec store.Record) {
+		e := jobKind.entry(a)
+		e.bytes = len(rec.Value)
+		jobs = append(jobs, e)
 		if !a.Closed {
-			allocs[a.ID], revisions[jobKey(a.ID)] = a, revision
+			allocs[a.ID], revisions[jobKey(a.ID)] = a, rec.Revision
 		}
 	})
 	if err != nil {
 		return err
 	}
 	runs := runRecords{open: map[uint64]*kb.Run{}, next: 1}
-	err = runKind.each(ctx, r.store, func(run *kb.Run, revision int64) {
+	err = runKind.each(ctx, r.store, func(run *kb.Run, rec store.Record) {
 		entries = append(entries, runKind.entry(run))
 		runs.next = max(runs.next, run.ID+1)
 		if !run.Over() {
-			runs.open[run.ID], revisions[runKey(run.ID)] = run, revision
+			runs.open[run.ID], revisions[runKey(run.ID)] = run, rec.Revision
 		}
 	})
 	if err != nil {
@@ -86,6 +88,7 @@ func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.All
 // commitAll is commit with a change of the hardware ledger.
 func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []*kb.Node, allocs []*kb.Allocation, runs ...*kb.Run) error {
 	var writes []store.Write
+	sizes := map[string]int{}
 	add := func(key string, value any) error {
 		data, err := encode(key, value)
 		if err == nil {
@@ -94,6 +97,7 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 		if err != nil {
 			return err
 		}
+		sizes[key] = len(data)
 		writes = append(writes, store.Write{Key: key, Value: data, Expect: r.revisions[key]})
 		return nil
 	}
@@ -134,7 +138,9 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 	r.keepLedger(hardware)
 	for _, a := range allocs {
 		r.allocs[a.ID] = a
-		r.jobIndex.put(jobKind.entry(a))
+		e := jobKind.entry(a)
+		e.bytes = sizes[e.key]
+		r.jobIndex.put(e)
 		if a.Closed {
 			delete(r.allocs, a.ID)
 			delete(r.revisions, jobKey(a.ID))

@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
 const runPrefix = "runs/"
@@ -54,7 +55,7 @@ func (r *records) profilingRuns(ctx context.Context, limit int, job uint32, of *
 // RunFiles returns the digests of the files that runs hold on to, with the run.
 func (c *Controller) RunFiles(ctx context.Context) (map[string][]string, error) {
 	files := map[string][]string{}
-	err := runKind.each(ctx, c.o.Store, func(r *kb.Run, _ int64) {
+	err := runKind.each(ctx, c.o.Store, func(r *kb.Run, _ store.Record) {
 		for _, n := range r.Nodes {
 			for _, f := range n.Files {
 				files[f.Digest] = append(files[f.Digest], fmt.Sprintf("run %d", r.ID))

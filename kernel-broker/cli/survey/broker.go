@@ -41,7 +41,8 @@ type brokerYAML struct {
 		Mode string `yaml:"mode"`
 	} `yaml:"tls"`
 	Etcd struct {
-		Endpoints []string `yaml:"endpoints"`
+		Endpoints  []string `yaml:"endpoints"`
+		QuotaBytes uint64   `yaml:"quota_bytes"`
 	} `yaml:"etcd"`
 	Switch struct {
 		LoadLimit time.Duration `yaml:"load_limit"`
@@ -52,7 +53,7 @@ type brokerYAML struct {
 
 func defaultBroker() brokerYAML {
 	b := brokerYAML{DataDir: "/var/lib/kernel-broker", Listen: ":7440", Policy: "/etc/kernel-broker/policy.yaml"}
-	b.TLS.Mode = "own"
+	b.TLS.Mode, b.Etcd.QuotaBytes = "own", quota
 	return b
 }
 
@@ -66,7 +67,7 @@ func readBroker(path string) (brokerYAML, error) {
 	return b, err
 }
 
-// quota is that of the embedded etcd.
+// quota is that of the embedded etcd by default.
 const quota = 512 << 20
 
 // brokerFile reads the broker's configuration on its host, which is slurmctld's.
@@ -112,7 +113,7 @@ func (s *surveyor) database(b brokerYAML) {
 		s.site.Database = doctor.Unknown[doctor.Capacity](err.Error())
 		return
 	}
-	s.site.Database = doctor.Known(doctor.Capacity{Name: path, Used: uint64(info.Size()), Limit: quota})
+	s.site.Database = doctor.Known(doctor.Capacity{Name: path, Used: uint64(info.Size()), Limit: b.Etcd.QuotaBytes})
 }
 
 func (s *surveyor) dataDir() string {

@@ -19,6 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
@@ -36,6 +37,8 @@ type config struct {
 
 	Etcd struct {
 		Endpoints []string `yaml:"endpoints"`
+		// QuotaBytes is the database's largest size; job records may take half of it.
+		QuotaBytes int64 `yaml:"quota_bytes"`
 		// CA, Certificate and Key are files for https endpoints.
 		CA          string `yaml:"ca"`
 		Certificate string `yaml:"certificate"`
@@ -100,6 +103,7 @@ func defaults() config {
 	c.Snapshot = "/var/lib/kernel-broker/catalog.snapshot"
 	c.LogLevel = "info"
 	c.TLS.Mode, c.TLS.Lifetime = tlsOwn, 30*24*time.Hour
+	c.Etcd.QuotaBytes = etcdserver.DefaultQuota
 	c.Slurm.BinDir = "/usr/bin"
 	c.Slurm.User = "slurm"
 	c.Slurm.Limit = 15 * time.Second
@@ -187,6 +191,9 @@ func (c config) validate() error {
 	}
 	if (c.Etcd.Certificate == "") != (c.Etcd.Key == "") {
 		return errors.New("etcd.certificate and etcd.key belong together")
+	}
+	if n := c.Etcd.QuotaBytes; n < 64<<20 || n > 8<<30 {
+		return fmt.Errorf("etcd.quota_bytes: %d is not within 64 MiB to 8 GiB", n)
 	}
 	if n := c.Audit.MaxFileBytes; n < 1<<20 || n > 1<<40 {
 		return fmt.Errorf("audit.max_file_bytes: %d is not within 1 MiB to 1 TiB", n)

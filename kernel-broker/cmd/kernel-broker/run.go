@@ -149,7 +149,7 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorize: auth.authorizeJob,
-		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
+		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, KeepJobBytes: c.Etcd.QuotaBytes / 2, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
 		Runs: c.Runs.RunLimits, HasArtifact: files.Has, CheckArtifact: files.Check, Alive: service.Alive,
 	}
 	if len(c.ResetCommand) > 0 {
@@ -169,7 +169,7 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (*etcdstore.Stor
 	endpoints, stop := c.Etcd.Endpoints, func() error { return nil }
 	if len(endpoints) == 0 {
 		server, err := openretry.Open(ctx, openretry.Patience, etcdserver.ErrInUse, func() (*etcdserver.Server, error) {
-			return etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(c.DataDir, "etcd"), Logger: log})
+			return etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(c.DataDir, "etcd"), Quota: c.Etcd.QuotaBytes, Logger: log})
 		})
 		if err != nil {
 			return nil, nil, err

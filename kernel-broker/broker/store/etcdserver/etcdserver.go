@@ -25,7 +25,6 @@ import (
 	"syscall"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -35,6 +34,7 @@ import (
 const (
 	DefaultQuota     = 512 << 20
 	DefaultRetention = 10 * time.Second
+	DefaultTend      = time.Minute
 
 	memberName      = "broker"
 	peerPlaceholder = "http://localhost:2380" // recorded in the data, never listened on or dialled
@@ -47,7 +47,10 @@ const (
 	// for that one in this moment ("error scanning unapplied entries", seen once in a restart after a kill).
 	snapshotCount = 50
 
-	defragAtLeast = 16 // MB that must be gained for a defragmentation at start
+	// Commits that raft keeps in memory, for followers: there are none. More than a start replays, see snapshotCount.
+	catchUpEntries = 2 * snapshotCount
+
+	defragAtLeast = 16 // MB that must be gained for a defragmentation
 )
 
 // Config of an embedded server.
@@ -60,6 +63,8 @@ type Config struct {
 	// Retention is how long history is kept, which a list of many pages reads. etcd drops older history after as long
 	// again. More would let many writes fill the database, which then rejects every write.
 	Retention time.Duration
+	// Tend is the pause between looks at the room that compaction freed.
+	Tend time.Duration
 	// Logger gets etcd's messages, its chatty Info level as Debug.
 	Logger *slog.Logger
 }
@@ -69,6 +74,7 @@ type Server struct {
 	etcd     *embed.Etcd
 	lock     *lock
 	endpoint string
+	stop     func() // the tender
 
 	closeOnce sync.Once
 	closeErr  error
@@ -104,7 +110,7 @@ func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
 	select {
 	case <-etcd.Server.ReadyNotify():
 		if err = disarm(ctx, etcd, cfg.Quota); err == nil {
-			return &Server{etcd: etcd, lock: lock, endpoint: socket.String()}, nil
+			return &Server{etcd: etcd, lock: lock, endpoint: socket.String(), stop: tend(etcd, cfg)}, nil
 		}
 	case err = <-etcd.Err():
 	case <-etcd.Server.StopNotify():
@@ -123,6 +129,7 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // directory. Clients should be closed before. Closing twice is fine.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
+		s.stop()
 		s.etcd.Close()
 		s.closeErr = s.lock.release()
 	})
@@ -132,6 +139,7 @@ func (s *Server) Close() error {
 func (cfg Config) withDefaults() Config {
 	cfg.Quota = cmp.Or(cfg.Quota, DefaultQuota)
 	cfg.Retention = cmp.Or(cfg.Retention, DefaultRetention)
+	cfg.Tend = cmp.Or(cfg.Tend, DefaultTend)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	return cfg
 }
@@ -165,6 +173,7 @@ func (cfg Config) embedConfig(socket *url.URL) *embed.Config {
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = tickMs, electionMs
 	c.SnapshotCount = snapshotCount
+	c.SnapshotCatchUpEntries = catchUpEntries
 	c.QuotaBackendBytes = cfg.Quota
 	c.AutoCompactionMode = embed.CompactorModePeriodic
 	c.AutoCompactionRetention = cfg.Retention.String()
@@ -275,24 +284,4 @@ func attrs(fields []zapcore.Field) []slog.Attr {
 		}
 	}
 	return out
-}
-
-// disarm clears the alarm of a server that was full. etcd keeps it over restarts until an administrator clears it; here
-// compaction has dropped history since, and the start has freed its space.
-func disarm(ctx context.Context, etcd *embed.Etcd, quota int64) error {
-	alarms, err := etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
-	if err != nil {
-		return fmt.Errorf("alarms: %w", err)
-	}
-	for _, alarm := range alarms.Alarms {
-		if alarm.Alarm != pb.AlarmType_NOSPACE || etcd.Server.Backend().Size() >= quota {
-			continue
-		}
-		_, err := etcd.Server.Alarm(ctx, &pb.AlarmRequest{
-			Action: pb.AlarmRequest_DEACTIVATE, MemberID: alarm.MemberID, Alarm: alarm.Alarm})
-		if err != nil {
-			return fmt.Errorf("alarm: %w", err)
-		}
-	}
-	return nil
 }

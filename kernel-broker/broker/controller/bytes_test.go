@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Ended jobs are forgotten by their bytes too, also those that were there at the start.
+func TestPruneByBytes(t *testing.T) {
+	first, s := newRecords(t)
+	var all []*kb.Allocation
+	for job := uint32(1); job <= 10; job++ {
+		a := allocation(job, 0, true)
+		a.Reason = noise(2000)
+		all = append(all, a)
+	}
+	if err := first.commit(t.Context(), nil, all); err != nil {
+		t.Fatal(err)
+	}
+	again := &records{store: s}
+	if err := again.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again.jobIndex.most = 3 * int64(again.jobIndex.entries[9].bytes)
+	first.jobIndex.most = again.jobIndex.most
+	for _, r := range []*records{again, first} {
+		if got := len(r.jobIndex.beyond(100)); got < 6 || got > 8 {
+			t.Errorf("%d of 10 are too many, want some 7", got)
+		}
+	}
+	if err := jobKind.prune(t.Context(), again, 100); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := again.jobs(t.Context(), 100, nil); err != nil || len(list) > 4 || len(list) == 0 || list[0].ID.Job != 10 {
+		t.Errorf("%d jobs are left, %v", len(list), err)
+	}
+}
