@@ -4,6 +4,7 @@ package controller
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 
@@ -83,13 +84,51 @@ func (x *index) last(prefix string) string {
 	return x.entries[at-1].key
 }
 
-// beyond returns the keys of all but the newest keep, the oldest first.
+// beyond returns the keys of all but keep, the oldest first of the user that holds most at that moment: many records of
+// one user cost nobody else his. The newest record of all stays.
 func (x *index) beyond(keep int) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	over := len(x.entries) - max(keep, 1)
+	if over <= 0 {
+		return nil
+	}
+	held := map[uint32]int{}
+	for _, e := range x.entries {
+		held[e.uid]++
+	}
+	share := fairShare(held, over)
 	var keys []string
-	for _, e := range x.entries[:max(0, len(x.entries)-keep)] {
-		keys = append(keys, e.key)
+	for _, e := range x.entries[:len(x.entries)-1] {
+		if len(keys) < over && held[e.uid] > share {
+			held[e.uid]--
+			keys = append(keys, e.key)
+		}
+	}
+	// What is over beyond equal shares goes by age.
+	for _, e := range x.entries[:len(x.entries)-1] {
+		if len(keys) == over {
+			break
+		}
+		if !slices.Contains(keys, e.key) && held[e.uid] == share {
+			held[e.uid]--
+			keys = append(keys, e.key)
+		}
 	}
 	return keys
+}
+
+// fairShare is the least share for which no more than over records exceed it.
+func fairShare(held map[uint32]int, over int) int {
+	most := 0
+	for _, n := range held {
+		most = max(most, n)
+	}
+	return sort.Search(most, func(share int) bool {
+		excess := 0
+		for _, n := range held {
+			excess += max(0, n-share)
+		}
+		return excess <= over
+	})
 }
