@@ -19,6 +19,9 @@ const (
 	cgroupFiles = "/sys/fs/cgroup/"
 )
 
+// daemonThreads are the names that the daemon is seen by: a process has the name of the thread that was seen first.
+var daemonThreads = []string{StepDaemon, "acctg", "acctg_prof", "acctg_energy", "acctg_fs", "acctg_ib", "acctg_intrcnt"}
+
 // Slurms is what of a result is Slurm's own.
 type Slurms struct {
 	// Calls of slurmstepd, and Mixed: the names of those that the job makes, too.
@@ -62,13 +65,14 @@ func (s *Syscalls) withoutSlurm(off *Slurms) *Syscalls {
 	out, theirs := *s, map[string]Part{}
 	out.Processes, out.Calls = nil, nil
 	for _, p := range s.Processes {
-		if p.Program != StepDaemon {
+		if !slices.Contains(daemonThreads, p.Program) {
 			out.Processes = append(out.Processes, p)
 			continue
 		}
 		theirs[p.Name] = theirs[p.Name].plus(Part{p.Count, p.NS})
 		off.Calls = off.Calls.plus(Part{p.Count, p.NS})
 	}
+	out.Slowest = slices.DeleteFunc(slices.Clone(s.Slowest), func(c SlowCall) bool { return slices.Contains(daemonThreads, c.Program) })
 	for _, c := range s.Calls {
 		part := theirs[c.Name]
 		if part.Count >= c.Count {

@@ -124,3 +124,19 @@ func TestBelowIsNotBeyondTheLongest(t *testing.T) {
 		t.Error("without a longest call the histogram's bound holds")
 	}
 }
+
+// The daemon's threads have names of their own, such as that which gathers accounting.
+func TestThreadsOfTheDaemonAreSlurms(t *testing.T) {
+	for _, name := range []string{"acctg", "acctg_prof"} {
+		whole := withSlurms()
+		for i, p := range whole.Syscalls.Processes {
+			if p.Program == StepDaemon {
+				whole.Syscalls.Processes[i].Program = name
+			}
+		}
+		whole.Syscalls.Slowest = []SlowCall{{Name: "futex", Program: name}, {Name: "write", Program: "a.out"}}
+		if r, off := whole.WithoutSlurm(); len(r.Syscalls.Slowest) != 1 || len(r.Syscalls.Processes) != 2 || off.Calls.Count != 11 || r.Syscalls.Named("futex").NS != 800 {
+			t.Errorf("%s: %+v, %+v", name, r.Syscalls.Processes, off)
+		}
+	}
+}

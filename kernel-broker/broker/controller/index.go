@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -16,7 +17,7 @@ import (
 // Safe for concurrent use; the zero value is empty.
 type index struct {
 	mu      sync.Mutex
-	entries []entry // sorted by key, and so the newest is last
+	entries []entry // sorted by key
 	// most bytes of records to keep; 0: no limit.
 	most int64
 }
@@ -26,6 +27,8 @@ type entry struct {
 	key string
 	job kb.JobID // that the record is about; zero as long as it has none
 	uid uint32   // of the job's user
+	// made is when the record was; zero where the keys' order is that.
+	made time.Time
 	// bytes that the record takes in the store.
 	bytes int
 }
@@ -65,7 +68,7 @@ func (x *index) newest(limit int, such func(entry) bool) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var keys []string
-	for _, e := range slices.Backward(x.entries) {
+	for _, e := range slices.Backward(x.byAge()) {
 		if len(keys) >= limit {
 			break
 		}
@@ -87,28 +90,83 @@ func (x *index) last(prefix string) string {
 	return x.entries[at-1].key
 }
 
-// beyond returns the keys of all but the newest keep, and of those that are more than the bytes to keep, the oldest
-// first.
+// beyond returns the keys of what is more than keep records, or than the bytes to keep: the oldest of the user that holds
+// most at that moment, so that many records of one user cost nobody else his. The newest record of all stays.
 func (x *index) beyond(keep int) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	all := x.byAge()
+	held := map[uint32]*share{}
+	count, bytes := len(all), int64(0)
+	for age, e := range all {
+		if held[e.uid] == nil {
+			held[e.uid] = &share{}
+		}
+		held[e.uid].add(age, e, age < len(all)-1)
+		bytes += int64(e.bytes)
+	}
 	var keys []string
-	for _, e := range x.entries[:len(x.entries)-min(keep, x.fitting())] {
+	for tooMany := true; ; {
+		if tooMany = count > max(keep, 1); !tooMany && (x.most == 0 || bytes <= x.most) {
+			return keys
+		}
+		most := largest(held, tooMany)
+		if most == nil {
+			return keys
+		}
+		e := all[most.take()]
+		most.bytes -= int64(e.bytes)
+		bytes -= int64(e.bytes)
+		count--
 		keys = append(keys, e.key)
 	}
-	return keys
 }
 
-// fitting is how many of the newest records the bytes to keep suffice for, and one in any case. The lock is held.
-func (x *index) fitting() int {
-	if x.most == 0 {
-		return len(x.entries)
+// share is what a user holds of the records.
+type share struct {
+	count int
+	bytes int64
+	// ages of those that may go, the oldest first.
+	ages []int
+}
+
+func (s *share) add(age int, e entry, mayGo bool) {
+	s.count++
+	s.bytes += int64(e.bytes)
+	if mayGo {
+		s.ages = append(s.ages, age)
 	}
-	left := x.most
-	for n := range x.entries {
-		if left -= int64(x.entries[len(x.entries)-1-n].bytes); left < 0 {
-			return max(n, 1)
+}
+
+// take returns the age of the oldest, which goes.
+func (s *share) take() int {
+	age := s.ages[0]
+	s.ages = s.ages[1:]
+	s.count--
+	return age
+}
+
+// largest is the share with most records, or most bytes, of which one may go; of equal ones that with the oldest.
+func largest(held map[uint32]*share, byCount bool) *share {
+	size := func(s *share) int64 {
+		if byCount {
+			return int64(s.count)
+		}
+		return s.bytes
+	}
+	var most *share
+	for _, s := range held {
+		if len(s.ages) > 0 && (most == nil || size(s) > size(most) || size(s) == size(most) && s.ages[0] < most.ages[0]) {
+			most = s
 		}
 	}
-	return len(x.entries)
+	return most
+}
+
+// byAge are the entries, the oldest first: by when their records were made, and by key where that is not known. Slurm gives
+// jobs' ids again from the first, in the end. The lock is held.
+func (x *index) byAge() []entry {
+	sorted := slices.Clone(x.entries)
+	slices.SortStableFunc(sorted, func(a, b entry) int { return a.made.Compare(b.made) })
+	return sorted
 }

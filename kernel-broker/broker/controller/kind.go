@@ -29,7 +29,7 @@ var (
 	}
 	jobKind = kind[kb.Allocation]{
 		prefix: jobPrefix,
-		entry:  func(a *kb.Allocation) entry { return entry{key: jobKey(a.ID), job: a.ID, uid: a.UID} },
+		entry:  func(a *kb.Allocation) entry { return entry{key: jobKey(a.ID), job: a.ID, uid: a.UID, made: a.Created} },
 		over:   func(a *kb.Allocation) bool { return a.Closed },
 		index:  func(r *records) *index { return &r.jobIndex },
 	}

@@ -51,7 +51,7 @@ type Decision struct {
 	KernelShare *float64 `json:"kernel_share"`
 	// Measuring is the share of the job's CPU time that the collectors took.
 	Measuring float64 `json:"measuring"`
-	// Steps worth taking, the largest bound first; those without one are last.
+	// Steps worth taking, the largest bound first; then estimates; those without a bound are last.
 	Steps []Step `json:"steps"`
 	// Caveats of the run: what was not seen.
 	Caveats []string `json:"caveats"`
@@ -69,6 +69,8 @@ type Step struct {
 	// Why, with the figures that the bound is made of, and How to go on.
 	Why string `json:"why"`
 	How string `json:"how"`
+	// Estimate: the bound comes from a collector that saw a part of the time only.
+	Estimate bool `json:"estimate,omitempty"`
 	// Kernel: it is done by a kernel or its arguments, not by the program.
 	Kernel bool `json:"kernel"`
 }
@@ -102,9 +104,15 @@ func Decide(r profiling.Result) Decision {
 		f.jobNS += float64(n.JobNS)
 	}
 	d := Decision{Measuring: measuring(r), Steps: []Step{}, Caveats: caveats(r)}
-	if share, known := r.KernelShare(); known {
-		f.kernel = max(0, share-d.Measuring)
-		d.KernelShare = &f.kernel
+	share, known := r.KernelShare()
+	if known {
+		// The profiler works in the kernel, on the job's time: it took no more than the kernel had.
+		all := d.Measuring
+		d.Measuring = min(all, share)
+		f.kernel = share - d.Measuring
+		if all <= share || share < Worthwhile {
+			d.KernelShare = &f.kernel
+		}
 	}
 	for _, rule := range rules {
 		for _, step := range rule(f) {
@@ -113,9 +121,23 @@ func Decide(r profiling.Result) Decision {
 			}
 		}
 	}
-	slices.SortStableFunc(d.Steps, func(a, b Step) int { return cmp.Compare(b.bound(), a.bound()) })
-	d.judge(r)
+	slices.SortStableFunc(d.Steps, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.bound(), a.bound()))
+	})
+	d.judge(r, share)
 	return d
+}
+
+// rank keeps estimates behind what was measured.
+func (s Step) rank() int {
+	switch {
+	case s.Bound == nil:
+		return 2
+	case s.Estimate:
+		return 1
+	default:
+		return 0
+	}
 }
 
 func (s Step) bound() float64 {
@@ -133,8 +155,11 @@ func (s Step) whole() string {
 	return "the job's CPU time"
 }
 
-func (d *Decision) judge(r profiling.Result) {
+func (d *Decision) judge(r profiling.Result, share float64) {
 	switch {
+	case d.KernelShare == nil && share > 0:
+		d.Verdict = Unknown
+		d.Headline = fmt.Sprintf("Nothing can be said: the profiler took all of the %s of the job's CPU time that the kernel had.", Percent(share))
 	case d.KernelShare == nil:
 		d.Verdict = Unknown
 		d.Headline = "Nothing can be said: the job's CPU time is not known."
@@ -153,7 +178,7 @@ func (d *Decision) judge(r profiling.Result) {
 		if d.Verdict = WorthAChange; best.Kernel {
 			d.Verdict = WorthAKernel
 		}
-		d.Headline = fmt.Sprintf("%s: at most %s of %s can be had by it; the job spends %s in the kernel%s.",
+		d.Headline = fmt.Sprintf("%s: saves at most %s of %s; the job spends %s in the kernel%s.",
 			best.Title, Percent(best.bound()), best.whole(), Percent(*d.KernelShare), d.apart())
 	}
 }
@@ -164,7 +189,7 @@ func (d *Decision) apart() string {
 	if d.Measuring == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (without %s for the measuring)", Percent(d.Measuring))
+	return fmt.Sprintf(" (the profiler's own %s is already subtracted)", Percent(d.Measuring))
 }
 
 // measuring is the share of the job's CPU time that all collectors took

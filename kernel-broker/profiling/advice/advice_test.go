@@ -53,27 +53,30 @@ func TestDecide(t *testing.T) {
 		{"much in the kernel", job(400, nil), WorthAKernel, ProfiledKernel, 0.4, "at most 40.0 %"},
 		{"the measuring is not the kernel's", job(300, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
-		}), WorthAKernel, ProfiledKernel, 0.1, "the job spends 10.0 % in the kernel (without 20.0 % for the measuring)."},
+		}), WorthAKernel, ProfiledKernel, 0.1, "the job spends 10.0 % in the kernel (the profiler's own 20.0 % is already subtracted)."},
 		{"observed for a part of the time, at a part of the cost", job(300, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
 			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", JobNS: 1000, ObservedJobNS: 500, CostNS: 100})
-		}), WorthAKernel, ProfiledKernel, 0.2, "the job spends 20.0 % in the kernel (without 10.0 % for the measuring)."},
+		}), WorthAKernel, ProfiledKernel, 0.2, "the job spends 20.0 % in the kernel (the profiler's own 10.0 % is already subtracted)."},
 		{"windows where the job began, busier than all the rest", job(50, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 1000, SpentNS: 38}}
 			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", Exact: true, JobNS: 1e6, ObservedJobNS: 1e6, CostNS: 4000})
-		}), WorthAKernel, ProfiledKernel, 0.046, "the job spends 4.6 % in the kernel (without 0.4 % for the measuring)."},
+		}), WorthAKernel, ProfiledKernel, 0.046, "the job spends 4.6 % in the kernel (the profiler's own 0.4 % is already subtracted)."},
 		{"neighbours", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) }), WorthAKernel, IsolateCPUs, 0.2,
-			"CPUs for the job alone: at most 20.0 % of the time that it wanted its CPUs can be had by it"},
+			"CPUs for the job alone: saves at most 20.0 % of the time that it wanted its CPUs"},
 		{"interrupts", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseSoftIRQ, 50) }), WorthAKernel, MoveInterrupts, 0.05,
-			"Interrupts elsewhere: at most 5.0 % of the time that it wanted its CPUs"},
-		{"page faults", job(3, func(r *profiling.Result) {
+			"Interrupts elsewhere: saves at most 5.0 % of the time that it wanted its CPUs"},
+		{"page faults take no more than the kernel had", job(30, func(r *profiling.Result) {
 			// Outside of calls, too, the collector books the work of a fault as that of a fault.
 			r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{
 				{Name: profiling.PageFault, Count: 100, NS: 30e6, Split: map[profiling.Cause]profiling.Part{
 					profiling.CauseFault: {Count: 100, NS: 29e6}, profiling.CauseCall: {NS: 1e6}}},
 				{Name: "read", Count: 1, Split: map[profiling.Cause]profiling.Part{profiling.CauseFault: {Count: 5, NS: 20e6}}},
 			}}
-		}), WorthAKernel, LargerPages, 0.05, "Larger pages"},
+		}), WorthAKernel, ProfiledKernel, 0.03, "saves at most 3.0 % of the job's CPU time"},
+		{"the profiler took more than the kernel had", job(120, func(r *profiling.Result) {
+			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 1091}}
+		}), Unknown, "", 0, "the profiler took all of the 12.0 % of the job's CPU time that the kernel had."},
 		{"small writes", job(200, func(r *profiling.Result) {
 			r.IO = appends(10000)
 			r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{calls("write", 10000, 150)}}
@@ -205,7 +208,11 @@ func TestBounds(t *testing.T) {
 			}
 			last = s.bound()
 		}
-		if *d.KernelShare < 0 || *d.KernelShare > 1 {
+		if d.KernelShare == nil {
+			if d.Verdict != Unknown {
+				rt.Fatalf("%s without a share of the kernel", d.Verdict)
+			}
+		} else if *d.KernelShare < 0 || *d.KernelShare > 1 {
 			rt.Fatalf("kernel share %v", *d.KernelShare)
 		}
 	})
@@ -240,5 +247,24 @@ func TestAdviceNamesWhatTheKernelHeeds(t *testing.T) {
 		if len(d.Steps) != 1 || !strings.Contains(d.Steps[0].How, c.words) || strings.Contains(d.Steps[0].How, c.none) {
 			t.Errorf("%s: %+v", name, d.Steps)
 		}
+	}
+}
+
+// No step saves more CPU time than the kernel had, and an estimate is behind what was measured.
+func TestEstimatesAreBoundedAndDoNotLead(t *testing.T) {
+	r := job(470, func(r *profiling.Result) {
+		r.Noise = noise(profiling.NoiseIRQ, 50)
+		r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{{Name: profiling.PageFault, Count: 100, NS: 5e9,
+			Split: map[profiling.Cause]profiling.Part{profiling.CauseFault: {Count: 100, NS: 5e9}}}}}
+		r.Coverage = []profiling.Coverage{{Node: "n1", Collector: profiling.CollectSyscalls, SpanNS: 1000, ObservedNS: 48}}
+	})
+	var order []string
+	for _, s := range Decide(r).Steps {
+		if order = append(order, s.What); *s.Bound > 0.47+1e-9 {
+			t.Errorf("%s saves %v of a job whose kernel had 0.47", s.What, *s.Bound)
+		}
+	}
+	if got := strings.Join(order, " "); got != ProfiledKernel+" "+MoveInterrupts+" "+LargerPages {
+		t.Errorf("order: %s", got)
 	}
 }

@@ -11,13 +11,22 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
 )
 
-// share of the job's time; nil if that is not known. Of estimates it may come to more than the whole.
+// share of the job's time, at most what the kernel had: wall time of calls and estimates may come to more. nil if the
+// job's time is not known.
 func (f facts) share(ns float64) *float64 {
 	if f.jobNS == 0 {
 		return nil
 	}
-	s := min(1, ns/f.jobNS)
+	s := min(f.kernel, ns/f.jobNS)
 	return &s
+}
+
+// estimated reports whether one of them saw a part of the time only.
+func (f facts) estimated(by ...profiling.Collector) bool {
+	return slices.ContainsFunc(by, func(c profiling.Collector) bool {
+		all, _ := f.result.Covered(c)
+		return !all.Exact
+	})
 }
 
 // profiledKernel is bounded by all of the kernel's own work.
@@ -58,8 +67,8 @@ func largerPages(f facts) []Step {
 		faults += float64(part.Count)
 	}
 	return []Step{{
-		What: LargerPages, Title: "Larger pages", Kernel: true, Bound: f.share(ns),
-		Why: fmt.Sprintf("%.0f page faults took %s of the job's CPU time", faults, Percent(*f.share(ns))),
+		What: LargerPages, Title: "Larger pages", Kernel: true, Bound: f.share(ns), Estimate: f.estimated(profiling.CollectSyscalls),
+		Why: fmt.Sprintf("%.0f page faults took at most %s of the job's CPU time", faults, Percent(*f.share(ns))),
 		How: "a profile with the argument transparent_hugepage=always, or madvise and a program that asks",
 	}}
 }
@@ -181,7 +190,7 @@ func program(f facts) []Step {
 				known.title = a.What
 			}
 			steps = append(steps, Step{What: a.What, Title: known.title + " for " + p.Shape, Why: a.Why, How: known.how,
-				Bound: f.saved(a.CallsSaved, known.calls)})
+				Bound: f.saved(a.CallsSaved, known.calls), Estimate: f.estimated(profiling.CollectIO, profiling.CollectSyscalls)})
 		}
 	}
 	return steps
