@@ -91,6 +91,8 @@ type NodeView struct {
 	LastSeen  time.Time
 	// AgentVersion is what the connected agent states.
 	AgentVersion string
+	// SlurmdCause is why slurmd is down, as the connected agent says.
+	SlurmdCause string
 	// JobUID is the user of the job that has the node.
 	JobUID uint32
 	// Slurm is its state in slurmctld at the last poll.

@@ -209,6 +209,8 @@ func (a *Agent) succeeded(r result) {
 		a.observed.Hold[decide.Reboot] = time.Now().Add(rebootTime)
 	case decide.StartSlurmd:
 		a.slurmdCause = ""
+		// One that has ended since is seen to have done so anew.
+		a.observed.Slurmd.Died = false
 		a.observed.Awaited, a.noBroker.started = false, time.Now() // until the next poll of slurmctld
 	case decide.StopSlurmd:
 		// What slurmctld waits for is what the next start claims.

@@ -256,8 +256,14 @@ func (a *Agent) observe() {
 }
 
 func (a *Agent) slurmdChanged(from, to decide.Slurmd) {
+	if to.Died && !from.Died {
+		a.slurmdDied(time.Now())
+	}
 	if from.Running == to.Running {
 		return
+	}
+	if to.Running && a.busy == nil {
+		a.slurmdCause = "" // others have started it
 	}
 	words := map[bool]string{true: "running", false: "down"}
 	reason := "the agent " + to.Mark.String() + " it"

@@ -228,3 +228,27 @@ func TestRebootWaitsForResults(t *testing.T) {
 		})
 	}
 }
+
+// TestSlurmdThatDies: each end by itself counts once, also where no poll saw slurmd run between, and the last one says why no start follows.
+func TestSlurmdThatDies(t *testing.T) {
+	s := &fakeSlurmd{slurmd: decide.Slurmd{Running: true, Mark: decide.Started, Start: 1}}
+	a := newAgent(t, &fakeLink{}, s)
+	s.slurmd.Running, s.slurmd.Died = false, true
+	for n := 1; n <= decide.MaxDeaths; n++ {
+		a.observe()
+		a.observe()
+		if len(a.observed.Deaths) != n || a.slurmdCause == "" {
+			t.Fatalf("%d ends, cause %q, want %d", len(a.observed.Deaths), a.slurmdCause, n)
+		}
+		if n < decide.MaxDeaths {
+			a.succeeded(result{action: decide.Action{Kind: decide.StartSlurmd, Start: 1}})
+		}
+	}
+	if !strings.Contains(a.slurmdCause, "not started again") {
+		t.Errorf("cause %q", a.slurmdCause)
+	}
+	s.slurmd.Running, s.slurmd.Died = true, false
+	if a.observe(); a.slurmdCause != "" {
+		t.Errorf("others have started slurmd, cause %q", a.slurmdCause)
+	}
+}

@@ -82,6 +82,15 @@ type Slurmd struct {
 	Scontrol string `yaml:"scontrol"`
 }
 
+// Failed is the command that tells a slurmd that failed from one that was stopped;
+// none where systemd does not run slurmd.
+func (s Slurmd) Failed() []string {
+	if !systemctl(s.Start) {
+		return nil
+	}
+	return []string{s.Start[0], "is-failed", "--quiet", s.Start[len(s.Start)-1]}
+}
+
 // systemctl reports whether systemd carries the command out.
 func systemctl(command []string) bool {
 	return len(command) > 0 && filepath.Base(command[0]) == "systemctl"

@@ -243,15 +243,16 @@ func (d *decision) awaitedWithoutBroker() bool {
 	return d.desired != nil && d.slurmdMayRun() || d.noBroker()
 }
 
-// slurmd starts and stops slurmd on a kernel that stays. One that died by
-// itself is reported and not restarted: the broker decides about that.
+// slurmd starts and stops slurmd on a kernel that stays. It also starts one that
+// ended by itself, under the same rules, since nobody else does. One that an
+// administrator stopped stays down until the broker asks for another start.
 func (d *decision) slurmd() (Action, bool) {
 	s := d.o.Slurmd
 	if d.awaitedWithoutBroker() {
 		return d.try(Action{Kind: StopSlurmd, Reason: "slurmctld waits for a boot and the broker is away"})
 	}
 	if d.desired == nil {
-		if !d.noBroker() || s.Running || s.Mark == Started || !d.o.State.Equal(d.stateWanted()) {
+		if !d.noBroker() || s.Running || s.Mark == Started && !d.startsAgain() || !d.o.State.Equal(d.stateWanted()) {
 			return Action{}, false
 		}
 		return d.try(Action{Kind: StartSlurmd, Start: s.Start, Claim: d.claims(true), Reason: "the broker is silent and the kernel is stock"})
@@ -262,7 +263,7 @@ func (d *decision) slurmd() (Action, bool) {
 		}
 		return d.try(Action{Kind: StopSlurmd, Reason: "the broker does not allow it here"})
 	}
-	if d.desired.SlurmdStart <= s.Start && (s.Running || s.Mark == Started) {
+	if d.desired.SlurmdStart <= s.Start && (s.Running || s.Mark == Started && !d.startsAgain()) {
 		return Action{}, false
 	}
 	if d.now.Before(d.desired.SlurmdNotBefore) {
@@ -281,6 +282,11 @@ func (d *decision) slurmd() (Action, bool) {
 func (d *decision) claims(awaited bool) bool {
 	if d.o.Slurmd.Mark == Untouched {
 		return d.o.Boot.Token != "" && (d.desired == nil || !d.desired.BootKnown)
+	}
+	if d.o.Slurmd.Died && !d.o.Fresh {
+		// Jobs may run on the node, and what the broker sent last is old: a boot
+		// that Slurm does not wait for would end them.
+		return d.o.Awaited
 	}
 	// What slurmctld has answered while the broker is away is newer than what the
 	// broker has sent.

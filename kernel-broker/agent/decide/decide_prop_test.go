@@ -72,6 +72,10 @@ func TestRulesHold(t *testing.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(0, 40_000).Draw(t, "ms")) * time.Millisecond)
 			case 5: // by other hands, down or up
 				w.o.Slurmd.Running = rapid.Bool().Draw(t, "slurmd")
+				w.o.Slurmd.Died = !w.o.Slurmd.Running && w.o.Slurmd.Mark == Started && rapid.Bool().Draw(t, "died")
+				if w.o.Slurmd.Died {
+					w.o.Deaths = Died(w.o.Deaths, w.now)
+				}
 			case 6:
 				w.restart()
 			default:

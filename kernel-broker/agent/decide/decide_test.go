@@ -61,7 +61,7 @@ func TestNext(t *testing.T) {
 		{"a new start, too early", func(q *question) {
 			q.desired.SlurmdStart, q.desired.SlurmdNotBefore = 2, start.Add(time.Second)
 		}, Wait, ""},
-		{"slurmd died by itself", func(q *question) { q.o.Slurmd.Running = false }, Wait, ""},
+		{"an administrator stopped slurmd", func(q *question) { q.o.Slurmd.Running = false }, Wait, ""},
 		{"slurmd was stopped for a switch that was called off", func(q *question) {
 			q.o.Slurmd = Slurmd{Mark: Stopped, Start: 1}
 		}, StartSlurmd, ""},

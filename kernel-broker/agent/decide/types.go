@@ -62,6 +62,8 @@ func (m Mark) String() string { return [...]string{"untouched", "started", "stop
 type Slurmd struct {
 	Running bool
 	Mark    Mark
+	// Died: it ended by itself after the agent had started it; nobody stopped it.
+	Died bool
 	// Start is the highest start number carried out in this boot.
 	Start uint64
 }
@@ -76,6 +78,8 @@ type Observed struct {
 	// Leftover: an image is loaded that belongs to no switch under way.
 	Leftover bool
 	Slurmd   Slurmd
+	// Deaths are when slurmd ended by itself of late, oldest first.
+	Deaths []time.Time
 	// State is what the gate reads; zero when there is none.
 	State nodestate.State
 	// GraceEnds is when a node without a broker decides for itself.

@@ -134,7 +134,7 @@ func (w *world) do(a Action) {
 		target := a.Target
 		w.holds, w.o.Leftover, s.Progress = &target, false, kb.ProgressLoaded
 	case StopSlurmd:
-		w.o.Slurmd.Running, w.o.Slurmd.Mark = false, Stopped
+		w.o.Slurmd.Running, w.o.Slurmd.Mark, w.o.Slurmd.Died = false, Stopped, false
 	case StartSlurmd:
 		w.o.Slurmd = Slurmd{Running: true, Mark: Started, Start: a.Start}
 	case Announce:
@@ -183,6 +183,10 @@ func (w *world) rules(a Action) {
 			fail("starts slurmd on an unproven kernel")
 		case w.desired != nil && w.now.Before(w.desired.SlurmdNotBefore):
 			fail("starts slurmd too early")
+		case w.o.Slurmd.Mark == Started && !w.o.Slurmd.Died && (w.desired == nil || w.desired.SlurmdStart <= w.o.Slurmd.Start):
+			fail("starts a slurmd that an administrator stopped")
+		case w.o.Slurmd.Died && a.Claim && !w.o.Awaited && (!w.o.Fresh || w.desired.NoBootAwaited):
+			fail("claims a boot that Slurm does not wait for")
 		case w.o.State.BootID != w.o.Boot.BootID:
 			fail("starts slurmd without a node state")
 		case w.desired != nil && (w.o.State.Attested != w.desired.Attested || !slices.Equal(w.o.State.Jobs, w.desired.Jobs)):

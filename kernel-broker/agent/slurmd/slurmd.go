@@ -28,6 +28,8 @@ const (
 	name      = "slurmd"
 	pollEvery = 20 * time.Millisecond
 	killWait  = 5 * time.Second
+	// failedTimeout bounds the service manager's answer: the agent's loop waits for it.
+	failedTimeout = time.Second
 )
 
 // Slurmd allows concurrent queries; Start and Stop must not run at the same time.
@@ -35,19 +37,30 @@ type Slurmd struct {
 	// StartCommand starts it; PlainCommand, if any, where no boot is claimed.
 	StartCommand, PlainCommand []string
 	// StopCommand replaces the signal to the daemon; empty for the signal.
-	StopCommand  []string
-	PIDFile      string
-	MarkFile     string
-	StartTimeout time.Duration
-	StopTimeout  time.Duration
-	BootID       string
+	StopCommand []string
+	// FailedCommand succeeds if the daemon ended by itself and nobody stopped it.
+	// Empty where no service manager knows: then each end is one by itself.
+	FailedCommand []string
+	PIDFile       string
+	MarkFile      string
+	StartTimeout  time.Duration
+	StopTimeout   time.Duration
+	BootID        string
 }
 
 // Observe returns whether slurmd runs and which actions were taken in this boot. An error is of the latter alone.
 func (s *Slurmd) Observe() (decide.Slurmd, error) {
 	mark, start, err := s.readMark()
 	_, running := s.process()
-	return decide.Slurmd{Running: running, Mark: mark, Start: start}, err
+	died := !running && mark == decide.Started && s.failed()
+	return decide.Slurmd{Running: running, Mark: mark, Died: died, Start: start}, err
+}
+
+func (s *Slurmd) failed() bool {
+	if len(s.FailedCommand) == 0 {
+		return true
+	}
+	return s.run(context.Background(), s.FailedCommand, failedTimeout) == nil
 }
 
 // process finds the daemon by its pid file. The pid may have been reused, so the name must match too, and a zombie does

@@ -328,3 +328,40 @@ func FuzzParseStat(f *testing.F) {
 		}
 	})
 }
+
+// TestEnd: a slurmd that was stopped is not one that ended by itself. Without a service manager nobody knows the difference.
+func TestEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		failed []string
+		died   bool
+	}{
+		"systemd says failed":   {[]string{"true"}, true},
+		"systemd says inactive": {[]string{"false"}, false},
+		"systemd cannot answer": {[]string{"/nowhere/systemctl"}, false},
+		"no service manager":    {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fake(t, false)
+			s.FailedCommand = c.failed
+			if err := s.Start(t.Context(), 1, false); err != nil {
+				t.Fatal(err)
+			}
+			s.must(t, true, decide.Started, 1)
+			pid, _ := s.process()
+			if err := s.signal(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if !wait(t.Context(), time.Minute, func() bool { return !runs(pid) }) {
+				t.Fatal("still there after SIGKILL")
+			}
+			got, err := s.Observe()
+			if err != nil || got.Running || got.Died != c.died {
+				t.Errorf("%+v, %v, want one that died: %v", got, err, c.died)
+			}
+			if err := s.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.must(t, false, decide.Stopped, 1)
+		})
+	}
+}

@@ -173,6 +173,7 @@ func NodeToProto(v kb.NodeView) *api.Node {
 		Connected: v.Connected, LastSeen: TimeToProto(v.LastSeen), Kexecs: n.Kexecs, Inventory: InventoryToProto(n.Inventory),
 		AgentVersion: v.AgentVersion, Hardware: HardwareToProto(n.Hardware),
 	}
+	out.Cause = v.SlurmdCause
 	if n.Failure != nil {
 		out.Cause = n.Failure.Cause
 	}

@@ -73,6 +73,9 @@ func (c *Controller) viewLocked(name string) kb.NodeView {
 	v := kb.NodeView{Node: c.records.nodes[name], LastSeen: c.lost[name], Slurm: c.view.Nodes[name]}
 	if s := c.sessions[name]; s != nil {
 		v.Connected, v.LastSeen, v.AgentVersion = true, c.clock.Now(), s.version
+		if s.slurmd != nil && !s.slurmd.running {
+			v.SlurmdCause = s.slurmd.detail
+		}
 	}
 	if a := c.records.allocs[v.Node.Owner]; a != nil {
 		v.JobUID = a.UID

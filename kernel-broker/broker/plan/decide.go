@@ -150,7 +150,7 @@ func agentView(n *kb.Node) string {
 		token, loadOnly = n.Pending.Token, n.Pending.LoadOnly
 	}
 	reboot := n.Reboot != nil && n.Reboot.Due
-	return fmt.Sprint(token, loadOnly, n.Steady(), n.Running, n.Owner, n.Lost, n.Left, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.KnownBoot, reboot)
+	return fmt.Sprint(token, loadOnly, n.Steady(), n.Running, n.Owner, n.Lost, n.Left, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.Waiting, n.KnownBoot, reboot)
 }
 
 // slurmNode returns a node as slurmctld has it.

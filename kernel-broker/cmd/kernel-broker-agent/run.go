@@ -129,7 +129,7 @@ func newKexec(c config.Config) (kexec.Kexec, error) {
 
 func newSlurmd(c config.Config, boot kb.Boot, log *slog.Logger) *slurmd.Slurmd {
 	daemon := &slurmd.Slurmd{
-		StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
+		StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, FailedCommand: c.Slurmd.Failed(), PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
 		StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: boot.BootID,
 	}
 	if err := daemon.DropClaim(); err != nil {
