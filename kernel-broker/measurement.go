@@ -22,6 +22,10 @@ type Measurement struct {
 	ToStock *Gain `json:"to_stock,omitempty"`
 	// Report is the digest of the version's document with all figures.
 	Report string `json:"report_digest"`
+	// MeasuredOn is the version of the source that was measured, such as 6.1.192-2,
+	// where this kernel is built from another version by the same recipe and profile;
+	// empty if this very kernel was measured.
+	MeasuredOn string `json:"measured_on,omitempty"`
 }
 
 // Outcome of a verdict on a kernel.
@@ -88,8 +92,8 @@ func (m Measurement) Validate() error {
 	if m.Reason != OneLine(m.Reason) {
 		return fail("reason is not one line of at most %d printable characters", MaxReason)
 	}
-	for _, word := range []struct{ what, text string }{{"workload", m.Workload}, {"metric", m.Metric}} {
-		if !plainName(word.text, maxWord) || word.text == "" && (m.ToSlim != nil || m.ToStock != nil) {
+	for _, word := range []struct{ what, text string }{{"workload", m.Workload}, {"metric", m.Metric}, {"source version", m.MeasuredOn}} {
+		if !plainName(word.text, maxWord) || word.text == "" && word.what != "source version" && (m.ToSlim != nil || m.ToStock != nil) {
 			return fail("%s %.80q is not a name", word.what, word.text)
 		}
 	}

@@ -139,7 +139,7 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 		return err
 	}
 	if r.report != "" {
-		if _, err := readMeasurement(r.report, given.report, image.Digest); err != nil {
+		if _, err := readMeasurement(r.report, given.report, image.Digest, r.manifest); err != nil {
 			return err
 		}
 	}

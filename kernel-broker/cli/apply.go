@@ -185,8 +185,11 @@ func (p prepared) measure() error {
 			if d.GetName() != documentReport {
 				continue
 			}
-			path := p.path(d.GetDigest())
-			m, err := readMeasurement(path, path, v.GetKernel().GetImageDigest())
+			path, manifest := p.path(d.GetDigest()), ""
+			if i := slices.IndexFunc(v.GetDocuments(), func(d *api.Document) bool { return d.GetName() == documentProvenance }); i >= 0 {
+				manifest = p.path(v.GetDocuments()[i].GetDigest())
+			}
+			m, err := readMeasurement(path, path, v.GetKernel().GetImageDigest(), manifest)
 			if err != nil {
 				return fmt.Errorf("kernel %q: %w", refOf(v), err)
 			}

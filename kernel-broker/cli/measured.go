@@ -4,12 +4,14 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
@@ -17,13 +19,26 @@ import (
 
 const notMeasured = "not measured"
 
-// readMeasurement reads what the factory's report in a file says of the kernel with an image; name is the file's for errors.
-func readMeasurement(path, name, image string) (*kb.Measurement, error) {
+// readMeasurement reads what the factory's report in a file says of the kernel with an image; name is the file's for errors,
+// and manifest the kernel's, if it has one.
+func readMeasurement(path, name, image, manifest string) (*kb.Measurement, error) {
+	of := build.Manifest{}
+	if manifest != "" {
+		made, err := os.ReadFile(manifest)
+		if err != nil {
+			return nil, err
+		}
+		// One by hand says less than the factory's, and is checked where it is registered.
+		if parsed, err := build.ParseManifest(made); err == nil && parsed.Image.Digest == image {
+			of = parsed
+		}
+	}
+	of.Image.Digest = image
 	text, err := safeopen.Read(path, catalog.MaxDocument, nil)
 	if err != nil {
 		return nil, err
 	}
-	m, err := kernelreport.ReadMeasurement(text, image)
+	m, err := kernelreport.ReadMeasurement(text, of)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -65,8 +80,13 @@ func gainCells(m *kb.Measurement) (kernel, whole string) {
 	if m.ToStock == nil {
 		kernel += " to " + names[last]
 	}
+	if m.MeasuredOn != "" {
+		kernel += ", " + measuredOn(m)
+	}
 	return kernel, whole
 }
+
+func measuredOn(m *kb.Measurement) string { return "measured on " + m.MeasuredOn }
 
 func shares(e kb.Estimate) verdict.Estimate {
 	return verdict.Estimate{Value: e.Percent / 100, Low: e.Low / 100, High: e.High / 100}
@@ -119,10 +139,14 @@ func outcomeText(m *kb.Measurement) string {
 	if m == nil {
 		return notMeasured
 	}
-	if m.Reason == "" {
-		return string(m.Outcome)
+	text := string(m.Outcome)
+	if m.Reason != "" {
+		text += ": " + m.Reason
 	}
-	return string(m.Outcome) + ": " + m.Reason
+	if m.MeasuredOn != "" {
+		text += ", " + measuredOn(m)
+	}
+	return text
 }
 
 func gainText(g *kb.Gain) string {

@@ -258,10 +258,11 @@ func TestGainCells(t *testing.T) {
 		"none|":         {Outcome: kb.OutcomeNoBenefit, ToStock: gain(-5)},
 		"refused|":      {Outcome: kb.OutcomeRefused, ToStock: gain(-5)},
 		"benefit|":      {Outcome: kb.OutcomeBenefit},
-		"-5.0 % (-6.0 to -4.0)|kernel share not known":                   {Outcome: kb.OutcomeBenefit, ToSlim: gain(-1), ToStock: gain(-5)},
-		"-1.0 % (-2.0 to 0) to slim -O2|kernel share not known":          {Outcome: kb.OutcomeBenefit, ToSlim: gain(-1)},
-		"-5.0 % (-6.0 to -4.0) ? - NOT AS EQUALS|kernel share not known": {Outcome: kb.OutcomeBenefit, ToStock: unsure},
-		"-5.0 % (-6.0 to -4.0)|-0.5 % (-0.6 to -0.4) of the job's time":  {Outcome: kb.OutcomeBenefit, ToStock: job},
+		"-5.0 % (-6.0 to -4.0), measured on 6.1.192-2|kernel share not known": {Outcome: kb.OutcomeBenefit, ToStock: gain(-5), MeasuredOn: "6.1.192-2"},
+		"-5.0 % (-6.0 to -4.0)|kernel share not known":                        {Outcome: kb.OutcomeBenefit, ToSlim: gain(-1), ToStock: gain(-5)},
+		"-1.0 % (-2.0 to 0) to slim -O2|kernel share not known":               {Outcome: kb.OutcomeBenefit, ToSlim: gain(-1)},
+		"-5.0 % (-6.0 to -4.0) ? - NOT AS EQUALS|kernel share not known":      {Outcome: kb.OutcomeBenefit, ToStock: unsure},
+		"-5.0 % (-6.0 to -4.0)|-0.5 % (-0.6 to -0.4) of the job's time":       {Outcome: kb.OutcomeBenefit, ToStock: job},
 	} {
 		kernel, whole := gainCells(m)
 		if got := kernel + "|" + whole; got != want {

@@ -140,7 +140,7 @@ func (r registration) measured(image string) (*api.Measurement, error) {
 	if path == "" {
 		return nil, nil
 	}
-	m, err := readMeasurement(path, cmp.Or(r.report, path), image)
+	m, err := readMeasurement(path, cmp.Or(r.report, path), image, r.manifest)
 	return convert.MeasurementToProto(m), err
 }
 

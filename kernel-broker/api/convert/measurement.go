@@ -31,7 +31,7 @@ func MeasurementToProto(m *kb.Measurement) *api.Measurement {
 	}
 	return &api.Measurement{
 		Outcome: outcomeToProto[m.Outcome], Reason: m.Reason, Workload: m.Workload, Metric: m.Metric,
-		ToSlim: gainToProto(m.ToSlim), ToStock: gainToProto(m.ToStock), ReportDigest: m.Report,
+		ToSlim: gainToProto(m.ToSlim), ToStock: gainToProto(m.ToStock), ReportDigest: m.Report, MeasuredOn: m.MeasuredOn,
 	}
 }
 
@@ -42,7 +42,7 @@ func MeasurementFromProto(m *api.Measurement) *kb.Measurement {
 	}
 	return &kb.Measurement{
 		Outcome: outcomeFromProto[m.GetOutcome()], Reason: m.GetReason(), Workload: m.GetWorkload(), Metric: m.GetMetric(),
-		ToSlim: gainFromProto(m.GetToSlim()), ToStock: gainFromProto(m.GetToStock()), Report: m.GetReportDigest(),
+		ToSlim: gainFromProto(m.GetToSlim()), ToStock: gainFromProto(m.GetToStock()), Report: m.GetReportDigest(), MeasuredOn: m.GetMeasuredOn(),
 	}
 }
 

@@ -545,7 +545,11 @@ type Measurement struct {
 	// Against the distribution's kernel; absent if not measured.
 	ToStock *Gain `protobuf:"bytes,6,opt,name=to_stock,json=toStock,proto3" json:"to_stock,omitempty"`
 	// Digest of the document with all figures, one of the version's.
-	ReportDigest  string `protobuf:"bytes,7,opt,name=report_digest,json=reportDigest,proto3" json:"report_digest,omitempty"`
+	ReportDigest string `protobuf:"bytes,7,opt,name=report_digest,json=reportDigest,proto3" json:"report_digest,omitempty"`
+	// Version of the source that was measured, for example "6.1.192-2", where
+	// this kernel is built from another version by the same recipe and profile;
+	// empty if this very kernel was measured.
+	MeasuredOn    string `protobuf:"bytes,8,opt,name=measured_on,json=measuredOn,proto3" json:"measured_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -625,6 +629,13 @@ func (x *Measurement) GetToStock() *Gain {
 func (x *Measurement) GetReportDigest() string {
 	if x != nil {
 		return x.ReportDigest
+	}
+	return ""
+}
+
+func (x *Measurement) GetMeasuredOn() string {
+	if x != nil {
+		return x.MeasuredOn
 	}
 	return ""
 }
@@ -2856,7 +2867,7 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\tdocuments\x18\x05 \x03(\v2\x19.kernelbroker.v1.DocumentR\tdocuments\x125\n" +
 	"\aretired\x18\x06 \x01(\v2\x1b.kernelbroker.v1.RetirementR\aretired\x12\x1a\n" +
 	"\benvelope\x18\a \x01(\fR\benvelope\x128\n" +
-	"\bmeasured\x18\b \x01(\v2\x1c.kernelbroker.v1.MeasurementR\bmeasured\"\x94\x02\n" +
+	"\bmeasured\x18\b \x01(\v2\x1c.kernelbroker.v1.MeasurementR\bmeasured\"\xb5\x02\n" +
 	"\vMeasurement\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.kernelbroker.v1.OutcomeR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
@@ -2864,7 +2875,9 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\x06metric\x18\x04 \x01(\tR\x06metric\x12.\n" +
 	"\ato_slim\x18\x05 \x01(\v2\x15.kernelbroker.v1.GainR\x06toSlim\x120\n" +
 	"\bto_stock\x18\x06 \x01(\v2\x15.kernelbroker.v1.GainR\atoStock\x12#\n" +
-	"\rreport_digest\x18\a \x01(\tR\freportDigest\"\xc6\x02\n" +
+	"\rreport_digest\x18\a \x01(\tR\freportDigest\x12\x1f\n" +
+	"\vmeasured_on\x18\b \x01(\tR\n" +
+	"measuredOn\"\xc6\x02\n" +
 	"\x04Gain\x121\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x19.kernelbroker.v1.EstimateR\x06kernel\x12\"\n" +
 	"\rmay_be_chance\x18\x02 \x01(\bR\vmayBeChance\x12\x18\n" +

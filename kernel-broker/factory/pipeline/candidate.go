@@ -69,7 +69,7 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 	candidate := p.candidate(manifest, w.Need("kernel"))
 	candidate.Reason = "the recipe names no workload: nothing was measured"
 	if p.Bench != nil {
-		if err := p.judged(w, &candidate); err != nil {
+		if err := p.judged(w, manifest, &candidate); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (p *Pipeline) candidate(m build.Manifest, dir string) Candidate {
 
 // judged adds the verdict, and the last words of a kernel on which the workload
 // failed.
-func (p *Pipeline) judged(w *graph.Work, c *Candidate) error {
+func (p *Pipeline) judged(w *graph.Work, made build.Manifest, c *Candidate) error {
 	var v verdict.Verdict
 	if err := readJSON(filepath.Join(w.Need("verdict"), verdictFile), &v); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (p *Pipeline) judged(w *graph.Work, c *Candidate) error {
 	if err != nil {
 		return err
 	}
-	if c.Measured, err = kernelreport.ReadMeasurement(text, c.ImageDigest); err != nil {
+	if c.Measured, err = kernelreport.ReadMeasurement(text, made); err != nil {
 		return err
 	}
 	for _, data := range []Data{Test, Train} {

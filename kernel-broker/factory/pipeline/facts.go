@@ -189,7 +189,7 @@ func (p *Pipeline) Describe(w *graph.Work, name string) (kernelreport.Kernel, er
 	kernel := kernelreport.Kernel{
 		Kernel: verdict.Kernel{Name: name}, Title: p.title(name), Release: manifest.Release, BuildID: manifest.BuildID,
 		Size:       kernelreport.Size{Image: manifest.Image.Size},
-		Provenance: provenance(manifest), Profile: profileUse(manifest.Profile),
+		Provenance: kernelreport.ProvenanceOf(manifest), Profile: profileUse(manifest.Profile),
 	}
 	if name == p.Recipe.Name && (manifest.Profile != nil || p.Recipe.Slimming != "") || name == kernelPlain && p.Recipe.Slimming != "" {
 		kernel.Trained = p.trainedOn()
@@ -213,21 +213,6 @@ func (p *Pipeline) Describe(w *graph.Work, name string) (kernelreport.Kernel, er
 		}
 	}
 	return kernel, err
-}
-
-func provenance(m build.Manifest) kernelreport.Provenance {
-	made := kernelreport.Provenance{
-		Source:       build.Part{Name: m.Source.Package + " " + m.Source.Version, Digest: m.Source.Digest},
-		ConfigDigest: m.Config.Digest, Flags: m.Flags, ImageDigest: m.Image.Digest, Builder: m.Builder, InputsKey: m.InputsKey,
-		Fragments: m.Fragments, Patches: m.Source.Patches,
-	}
-	if m.Compiler != nil {
-		made.Compiler, made.Version = m.Compiler.Name, m.Compiler.Version
-	}
-	if m.Profile != nil {
-		made.ProfileDigest = m.Profile.Digest
-	}
-	return made
 }
 
 // profileUse is nil for a kernel without a profile.

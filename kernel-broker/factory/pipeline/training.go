@@ -236,21 +236,25 @@ func (p *Pipeline) given(ctx context.Context, runner *graph.Runner, step string)
 	return results[step].Files(), nil
 }
 
-// publishReport copies the report if it is about this very image. What is left of
-// another one goes.
+// publishReport copies the report if it is about this very image, or about what the
+// recipe made of another version of the source. What is left of another one goes.
 func (p *Pipeline) publishReport(made build.Manifest, out string, say func(format string, args ...any)) error {
-	if p.Training != nil && p.Training.Image == made.Image.Digest {
+	if p.Training != nil {
 		report := filepath.Join(p.Training.Dir, training.Report)
 		text, err := os.ReadFile(filepath.Join(report, reportFile))
-		if err == nil {
-			_, err = kernelreport.ReadMeasurement(text, made.Image.Digest)
-		}
 		if err != nil {
 			return err
 		}
-		return build.Publish(report, out, reportFile, pageFile)
-	}
-	if p.Training != nil {
+		m, err := kernelreport.ReadMeasurement(text, made)
+		if err != nil && p.Training.Image == made.Image.Digest {
+			return err
+		}
+		if err == nil {
+			if m.MeasuredOn != "" {
+				say("%s: its gain was measured on %s, and this is %s; kernelctl kernel build %s measures this kernel", p.Recipe.Name, m.MeasuredOn, made.Source.Version, p.Recipe.Name)
+			}
+			return build.Publish(report, out, reportFile, pageFile)
+		}
 		say("%s: not measured: the catalog's report is about %s; kernelctl kernel build %s measures this kernel", p.Recipe.Name, p.reported(made), p.Recipe.Name)
 	}
 	for _, name := range []string{reportFile, pageFile} {

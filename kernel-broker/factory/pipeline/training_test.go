@@ -60,7 +60,7 @@ func TestSaveTrainingOfTheCurrentKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := kernelreport.ReadMeasurement(text, won.ImageDigest); err != nil || !reflect.DeepEqual(m, won.Measured) {
+	if m, err := kernelreport.ReadMeasurement(text, build.Manifest{Image: build.File{Digest: won.ImageDigest}}); err != nil || !reflect.DeepEqual(m, won.Measured) {
 		t.Errorf("packed %+v, %v; it won by %+v", m, err, won.Measured)
 	}
 	// It was built and published elsewhere.
@@ -152,7 +152,7 @@ func TestSaveTrainingMeasuredAnew(t *testing.T) {
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, training.Report, reportFile)); err != nil {
 		t.Error(err)
-	} else if _, err := kernelreport.ReadMeasurement(text, candidate.ImageDigest); err != nil {
+	} else if _, err := kernelreport.ReadMeasurement(text, build.Manifest{Image: build.File{Digest: candidate.ImageDigest}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -178,10 +178,47 @@ func TestTrainedElsewhereOnTheTest(t *testing.T) {
 	}
 }
 
+// of rewrites the report in training data, as if its kernel were another one of that
+// source and compiler.
+func (t *Training) of(tb testing.TB, version, compiler string) {
+	tb.Helper()
+	path := filepath.Join(t.Dir, training.Report, reportFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	changed := strings.NewReplacer(t.Image, digest("another image"), `"linux-source-6.1 1"`, `"linux-source-6.1 `+version+`"`, `"compiler_version": ""`, `"compiler_version": "`+compiler+`"`).Replace(string(text))
+	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	t.Same, t.Image, t.Source = false, digest("another image"), "linux-source-6.1 "+version
+}
+
+// A kernel by the same profile of another version of the source has the report, which says what it is of.
+func TestTrainedOnAnotherVersion(t *testing.T) {
+	made, _ := learned(t, nil)
+	made.of(t, "0.9-2", "")
+	w := newWorld(t, nil)
+	w.pipe.Kernels, w.pipe.Bench, w.pipe.Training = whole{w.pipe.Kernels}, nil, made
+	out, said := t.TempDir(), ""
+	manifest, err := w.pipe.BuildGiven(t.Context(), w.runner(), "", out, func(format string, args ...any) { said += fmt.Sprintf(format, args...) + "\n" })
+	if err != nil || !strings.Contains(said, "its gain was measured on 0.9-2, and this is 1;") {
+		t.Fatalf("said %s, %v", said, err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, reportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := kernelreport.ReadMeasurement(text, manifest); err != nil || m.MeasuredOn != "0.9-2" || m.Outcome != kb.OutcomeBenefit {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
 // Another compiler's kernel is not the one that was measured, and nothing is said
 // of it. A profile that does not fit it is left out, unless it should fit.
 func TestTrainedOnAnother(t *testing.T) {
 	made, _ := learned(t, nil)
+	made.of(t, "6.1.1", "another")
 	for name, c := range map[string]struct {
 		same, unfit bool
 		optimised   bool
@@ -192,7 +229,7 @@ func TestTrainedOnAnother(t *testing.T) {
 		"does not fit and has": {same: true, unfit: true, err: pgo.ErrUnfit},
 	} {
 		w := newWorld(t, nil)
-		made.Same, made.Image, made.Source = c.same, "sha256:another", "linux-source-6.1 6.1.1"
+		made.Same = c.same
 		w.pipe.Kernels, w.pipe.Bench, w.pipe.Training = whole{w.pipe.Kernels}, nil, made
 		if c.unfit {
 			w.fail["compile optimised"] = fmt.Errorf("70 functions: %w", pgo.ErrUnfit)

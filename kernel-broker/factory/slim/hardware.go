@@ -11,6 +11,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -118,27 +119,48 @@ func needs(n kb.DeviceReport, aliases Aliases) []driverNeed {
 			all = append(all, w)
 		}
 	}
-	for _, module := range n.Modules {
-		add(driverNeed{module: module, why: "has the module %s loaded"})
-	}
-	for _, module := range n.Drivers {
-		add(driverNeed{module: module, why: "has the driver %s at work", inAny: true})
-	}
-	for _, module := range n.Filesystems {
-		add(driverNeed{module: module, why: "has mounted the file system %s", inAny: true})
+	for _, list := range []struct {
+		what, why string
+		names     []string
+		inAny     bool
+	}{
+		{"module", "has the module %s loaded", n.Modules, false},
+		{"driver", "has the driver %s at work", n.Drivers, true},
+		{"file system", "has mounted the file system %s", n.Filesystems, true},
+	} {
+		for _, name := range list.names {
+			if driverName.MatchString(name) {
+				add(driverNeed{module: name, why: list.why, inAny: list.inAny})
+			} else {
+				add(unreadable(list.what, name))
+			}
+		}
 	}
 	drives := func(device, modalias string) {
 		for _, module := range aliases.Modules(modalias) {
 			add(driverNeed{module: module, device: device, why: "has the device " + strings.ReplaceAll(short(device), "%", "%%") + ", which %s drives"})
 		}
 	}
-	for _, modalias := range n.Modaliases {
-		drives(modalias, modalias)
+	for _, device := range n.Modaliases {
+		if modalias.MatchString(device) {
+			drives(device, device)
+		} else {
+			add(unreadable("modalias", device))
+		}
 	}
 	for _, id := range n.PCI {
-		drives(id, pciAlias(id))
+		if pciID.MatchString(id) {
+			drives(id, pciAlias(id))
+		} else {
+			add(unreadable("PCI id vendor:device", id))
+		}
 	}
 	return all
+}
+
+// unreadable names what no driver can be found for: one odd name costs itself.
+func unreadable(what, name string) driverNeed {
+	return driverNeed{module: strconv.QuoteToASCII(short(name)), why: "names %s, which is not a " + what}
 }
 
 // modulesToo counts a module as built in: a node can load it.
@@ -171,13 +193,13 @@ func (k *Kbuild) driver(module string, config kconfig.Config) (symbols []string,
 	return slices.Compact(symbols), built
 }
 
-// Reports become reasons in fragments, one line each, and so have neither blanks
-// nor line ends in them.
+// Reports become reasons in fragments, one line each. Names of drivers have blanks
+// in them ("i8042 kbd", "Generic PHY"), and what else a C programmer may write.
 var (
 	nodeName   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 	pciID      = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{4}$`)
 	modalias   = regexp.MustCompile(`^[\x21-\x7e]+$`)
-	driverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`)
+	driverName = regexp.MustCompile(`^[\x21-\x7e]([\x20-\x7e]{0,126}[\x21-\x7e])?$`)
 )
 
 // ReadNodes reads the reports of nodes: lists in JSON, one after the other, as
@@ -221,35 +243,11 @@ func checkNodes(nodes []kb.DeviceReport) error {
 		if !nodeName.MatchString(node.Name) {
 			return fmt.Errorf("hardware: node %d: its name %q is not allowed", i+1, node.Name)
 		}
-		if err := checkNode(node); err != nil {
-			return err
-		}
 	}
 	slices.SortFunc(nodes, func(a, b kb.DeviceReport) int { return strings.Compare(a.Name, b.Name) })
 	for i := 1; i < len(nodes); i++ {
 		if nodes[i].Name == nodes[i-1].Name {
 			return fmt.Errorf("hardware: node %q reports twice", nodes[i].Name)
-		}
-	}
-	return nil
-}
-
-func checkNode(n kb.DeviceReport) error {
-	for _, list := range []struct {
-		what   string
-		values []string
-		form   *regexp.Regexp
-	}{
-		{"PCI id vendor:device", n.PCI, pciID},
-		{"modalias", n.Modaliases, modalias},
-		{"module", n.Modules, driverName},
-		{"driver", n.Drivers, driverName},
-		{"file system", n.Filesystems, driverName},
-	} {
-		for _, value := range list.values {
-			if !list.form.MatchString(value) {
-				return fmt.Errorf("hardware: node %q: %q is not a %s", n.Name, value, list.what)
-			}
 		}
 	}
 	return nil

@@ -7,8 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 func TestReadNodes(t *testing.T) {
@@ -29,23 +33,43 @@ func TestReadNodes(t *testing.T) {
 
 func TestReadNodesRefuses(t *testing.T) {
 	for text, fail := range map[string]string{
-		``:                                    "no node",
-		`[]`:                                  "no node",
-		`[{"node":"n1","pcie":[]}]`:           "unknown field",
-		`[{"pci":[]}]`:                        `node 1: its name "" is not allowed`,
-		`[{"node":"n1\nCONFIG_X=y"}]`:         "is not allowed",
-		`[{"node":"n1","pci":["8086-10d3"]}]`: "is not a PCI id",
-		`[{"node":"n1","modaliases":["acpi:\nA"]}]`: "is not a modalias",
-		`[{"node":"n1","modules":["a b"]}]`:         "is not a module",
-		`[{"node":"n1","drivers":[""]}]`:            "is not a driver",
-		`[{"node":"n1","filesystems":["a/b"]}]`:     "is not a file system",
-		`[{"node":"n1"}] [{"node":"n1"}]`:           `node "n1" reports twice`,
-		`{"node":"n1"}`:                             "cannot unmarshal",
-		`[{"node":"n1","pci":["8086:10d300"]}`:      "hardware:",
+		``:                                     "no node",
+		`[]`:                                   "no node",
+		`[{"node":"n1","pcie":[]}]`:            "unknown field",
+		`[{"pci":[]}]`:                         `node 1: its name "" is not allowed`,
+		`[{"node":"n1\nCONFIG_X=y"}]`:          "is not allowed",
+		`[{"node":"n1"}] [{"node":"n1"}]`:      `node "n1" reports twice`,
+		`{"node":"n1"}`:                        "cannot unmarshal",
+		`[{"node":"n1","pci":["8086:10d300"]}`: "hardware:",
 	} {
 		if _, err := ReadNodes(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), fail) {
 			t.Errorf("%s: error %v, want %q", text, err, fail)
 		}
+	}
+}
+
+// One odd name costs itself, and is named; the others count.
+func TestOddNames(t *testing.T) {
+	const report = `[{"node":"n1","drivers":["ahci","i8042 kbd","Generic PHY","a\nb","\u001b[2J"],"modules":["","ext4"],"filesystems":["a/b"],"pci":["8086-10d3","8086:10d3"],"modaliases":["acpi:\nA"]}]`
+	nodes, err := ReadNodes(strings.NewReader(report))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, n := range needs(nodes[0], Aliases{"pci": {{pattern: "pci:v00008086d000010D3*", module: "e1000e"}}}) {
+		found = append(found, n.why)
+	}
+	want := []string{
+		`names "", which is not a module`, "has the module ext4 loaded", "has the driver ahci at work", "has the driver i8042 kbd at work", "has the driver Generic PHY at work",
+		`names "a\nb", which is not a driver`, `names "\x1b[2J", which is not a driver`, "has mounted the file system a/b", `names "acpi:\nA", which is not a modalias`,
+		`names "8086_10d3", which is not a PCI id vendor:device`, "has the device 8086:10d3, which e1000e drives",
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("needs %q,\nwant  %q", found, want)
+	}
+	missing := Keep{}.KeepHardware([]kb.DeviceReport{{Name: "n1", Drivers: []string{"i8042 kbd", "a\nb"}}}, nil, &Kbuild{}, kconfig.Config{})
+	if len(missing) != 1 || missing[0].Module != `"a\nb"` {
+		t.Errorf("missing %+v", missing)
 	}
 }
 

@@ -125,6 +125,36 @@ type Provenance struct {
 	InputsKey string `json:"inputs_key,omitempty"`
 }
 
+// ProvenanceOf is what a kernel's manifest says of it.
+func ProvenanceOf(m build.Manifest) Provenance {
+	made := Provenance{
+		Source:       build.Part{Name: m.Source.Package + " " + m.Source.Version, Digest: m.Source.Digest},
+		ConfigDigest: m.Config.Digest, Flags: m.Flags, ImageDigest: m.Image.Digest, Builder: m.Builder, InputsKey: m.InputsKey,
+		Fragments: m.Fragments, Patches: m.Source.Patches,
+	}
+	if m.Compiler != nil {
+		made.Compiler, made.Version = m.Compiler.Name, m.Compiler.Version
+	}
+	if m.Profile != nil {
+		made.ProfileDigest = m.Profile.Digest
+	}
+	return made
+}
+
+// otherVersion is the version of the source that p is of, if a kernel was made by
+// the same recipe, profile and compiler of another version; empty otherwise. The
+// profile says that both are slimmed alike: its functions are those that stayed.
+func (p Provenance) otherVersion(of build.Manifest) string {
+	its := ProvenanceOf(of)
+	pkg, version, _ := strings.Cut(p.Source.Name, " ")
+	if p.ProfileDigest == "" || p.ProfileDigest != its.ProfileDigest || pkg != of.Source.Package || version == of.Source.Version ||
+		p.Compiler != its.Compiler || p.Version != its.Version || !slices.Equal(p.Flags, its.Flags) ||
+		!slices.Equal(p.Fragments, its.Fragments) || !slices.Equal(p.Patches, its.Patches) {
+		return ""
+	}
+	return version
+}
+
 // Workload as the catalog has it.
 type Workload struct {
 	Name        string `json:"name"`

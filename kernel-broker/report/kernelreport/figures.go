@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
@@ -148,8 +149,9 @@ func Titled(unequal []string) string {
 }
 
 // ReadMeasurement reads from a report what the catalog keeps of it. It refuses a
-// report that is not about the kernel with the image of that digest.
-func ReadMeasurement(text []byte, image string) (*kb.Measurement, error) {
+// report that is not about a kernel, or about the one that the same recipe and
+// profile made of another version of the source: then it says which.
+func ReadMeasurement(text []byte, of build.Manifest) (*kb.Measurement, error) {
 	r, err := read(text)
 	if err != nil {
 		return nil, err
@@ -157,14 +159,16 @@ func ReadMeasurement(text []byte, image string) (*kb.Measurement, error) {
 	if r.Figures.Verdict == nil {
 		return nil, fmt.Errorf("report: it has no verdict, so it is not about one kernel: %w", kb.ErrInvalid)
 	}
-	about := ""
+	var about Provenance
 	if k := r.Facts.kernel(r.Facts.Subject); k != nil {
-		about = k.Provenance.ImageDigest
-	}
-	if about != image {
-		return nil, fmt.Errorf("report: it is about kernel %q with image %q, not about image %s: %w", r.Facts.Subject, about, image, kb.ErrInvalid)
+		about = k.Provenance
 	}
 	m := measurement(*r.Figures.Verdict)
+	if about.ImageDigest != of.Image.Digest {
+		if m.MeasuredOn = about.otherVersion(of); m.MeasuredOn == "" || r.Facts.Subject != of.Name {
+			return nil, fmt.Errorf("report: it is about kernel %q with image %q, not about image %s: %w", r.Facts.Subject, about.ImageDigest, of.Image.Digest, kb.ErrInvalid)
+		}
+	}
 	if a := r.Facts.application(r.Facts.Application); a != nil {
 		m.Workload = a.Test.Workload
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
@@ -27,11 +28,60 @@ func written(t testing.TB, f Facts) []byte {
 	return out.Bytes()
 }
 
+// aKernel is the one that the fixture is about, by its image alone.
+var aKernel = build.Manifest{Image: build.File{Digest: digestOf("c")}}
+
+// A report counts for what the same recipe, profile and compiler made of another
+// version of the source, and says of which it is.
+func TestReadMeasurementOfAnotherVersion(t *testing.T) {
+	f := fixture()
+	f.Kernels[4].Provenance.Patches = []build.Patch{{Name: "p", Digest: digestOf("9")}}
+	text := written(t, f)
+	made := func() build.Manifest {
+		m := aKernel
+		m.Name, m.Image.Digest = "io-kernel", digestOf("8")
+		m.Source = build.Source{Package: "linux-source-6.1", Version: "6.1.200-1", Digest: digestOf("7"), Patches: []build.Patch{{Name: "p", Digest: digestOf("9")}}}
+		m.Fragments = []build.Part{{Name: "base", Digest: digestOf("1")}, {Name: "hardening", Digest: digestOf("2")}}
+		m.Compiler, m.Flags = &build.Compiler{Name: "gcc-12", Version: "12.2.0-14+deb12u1"}, []string{"-O2"}
+		m.Profile = &build.Use{Digest: digestOf("e")}
+		return m
+	}
+	got, err := ReadMeasurement(text, made())
+	if err != nil || got.MeasuredOn != "6.1.192-1" || got.Outcome != kb.OutcomeBenefit || got.ToStock == nil {
+		t.Errorf("another version: %+v, %v", got, err)
+	}
+	for name, change := range map[string]func(*build.Manifest){
+		"another image of the same version": func(m *build.Manifest) { m.Source.Version = "6.1.192-1" },
+		"another package":                   func(m *build.Manifest) { m.Source.Package = "linux-source-6.12" },
+		"another recipe":                    func(m *build.Manifest) { m.Name = "net" },
+		"another fragment":                  func(m *build.Manifest) { m.Fragments[1].Digest = digestOf("3") },
+		"one fragment less":                 func(m *build.Manifest) { m.Fragments = m.Fragments[:1] },
+		"other patches":                     func(m *build.Manifest) { m.Source.Patches = nil },
+		"other flags":                       func(m *build.Manifest) { m.Flags = []string{"-O3"} },
+		"another compiler":                  func(m *build.Manifest) { m.Compiler.Version = "12.2.0-15" },
+		"no compiler":                       func(m *build.Manifest) { m.Compiler = nil },
+		"another profile":                   func(m *build.Manifest) { m.Profile.Digest = digestOf("d") },
+		"without its profile":               func(m *build.Manifest) { m.Profile = nil },
+	} {
+		m := made()
+		change(&m)
+		if got, err := ReadMeasurement(text, m); !errors.Is(err, kb.ErrInvalid) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	f.Kernels[4].Provenance.ProfileDigest = ""
+	m := made()
+	m.Profile = nil
+	if got, err := ReadMeasurement(written(t, f), m); !errors.Is(err, kb.ErrInvalid) {
+		t.Errorf("neither has a profile: %+v, %v", got, err)
+	}
+}
+
 // The fixture's kernel needs 0.955 of what slim needs, and 0.955/1.4 of stock; a
 // program's own instructions are a fifth of the kernel's. The spread is the resolution.
 func TestReadMeasurement(t *testing.T) {
 	text := written(t, fixture())
-	got, err := ReadMeasurement(text, digestOf("c"))
+	got, err := ReadMeasurement(text, aKernel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +98,7 @@ func TestReadMeasurement(t *testing.T) {
 	f := fixture()
 	f.RunShares = []verdict.RunShare{{Run: 3, Kernel: "stock@1", Share: 0.02}, {Run: 8, Kernel: "stock@1", Share: 0.04}}
 	f.Kernels[0].Mitigations = nil
-	if got, err = ReadMeasurement(written(t, f), digestOf("c")); err != nil {
+	if got, err = ReadMeasurement(written(t, f), aKernel); err != nil {
 		t.Fatal(err)
 	}
 	if s := got.ToSlim; s.Source != kb.ShareOfRuns || !reflect.DeepEqual(s.Runs, []uint64{3, 8}) || *s.Share != (kb.Estimate{Percent: 3, Low: 2, High: 4}) ||
@@ -74,7 +124,7 @@ func TestReadMeasurementOfNoBenefit(t *testing.T) {
 		f := fixture()
 		c.change(&f)
 		f.Checks = append(f.Checks, verdict.CheckRun{Workload: "fsx", Kernel: "net", Passed: true})
-		got, err := ReadMeasurement(written(t, f), digestOf("c"))
+		got, err := ReadMeasurement(written(t, f), aKernel)
 		if err != nil || got.Outcome != c.outcome || (got.ToSlim != nil) != c.gains || got.Reason == "" {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -87,7 +137,7 @@ func TestReadMeasurementOfManyRuns(t *testing.T) {
 	for i := range 100 {
 		f.RunShares = append(f.RunShares, verdict.RunShare{Run: uint64(i + 1), Kernel: "stock", Share: 0.1})
 	}
-	got, err := ReadMeasurement(written(t, f), digestOf("c"))
+	got, err := ReadMeasurement(written(t, f), aKernel)
 	if err != nil || len(got.ToStock.Runs) != kb.MaxShareRuns || got.ToStock.Runs[0] != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -107,7 +157,7 @@ func TestReadMeasurementRefuses(t *testing.T) {
 		if text == good {
 			t.Fatalf("%s: nothing is changed", words)
 		}
-		if m, err := ReadMeasurement([]byte(text), digestOf("c")); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
+		if m, err := ReadMeasurement([]byte(text), aKernel); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%+v, %v, want %q", m, err, words)
 		}
 	}
@@ -120,13 +170,13 @@ func FuzzReadMeasurement(f *testing.F) {
 		`"kernels":[{"name":"k","provenance":{"image_digest":"` + digestOf("c") + `"}}]},"figures":{"verdict":{"outcome":"benefit","reason":"fewer","gains":[` +
 		`{"baseline":"stock","metric":"m","change":{"value":-0.1,"low":-0.2,"high":0},"standing":"better","kernel_share":{"value":0.5,"low":0.4,"high":0.6,` +
 		`"source":"runs","runs":[{"run":3,"kernel":"stock@1","share":0.5}]},"whole":{"value":-0.05,"low":-0.12,"high":0}}]}}}`)
-	if m, err := ReadMeasurement(seed, digestOf("c")); err != nil || m.ToStock.Runs[0] != 3 {
+	if m, err := ReadMeasurement(seed, aKernel); err != nil || m.ToStock.Runs[0] != 3 {
 		f.Fatalf("%+v, %v", m, err)
 	}
 	f.Add(seed)
 	f.Add([]byte(`{"format":1,"figures":{"verdict":{"outcome":"benefit","gains":[{"baseline":"slim","kernel_share":null,"whole":{}}]}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		m, err := ReadMeasurement(text, digestOf("c"))
+		m, err := ReadMeasurement(text, aKernel)
 		if err == nil && m.Validate() != nil {
 			t.Errorf("%+v: %v", m, m.Validate())
 		}
