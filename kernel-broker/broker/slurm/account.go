@@ -25,7 +25,7 @@ const (
 // Account returns a job's account. Users can write anything into it without AccountingStorageEnforce, and coordinators
 // can create accounts of any name. So it is the only field of its query, in the last column.
 func (c *Client) Account(ctx context.Context, job uint32) (string, error) {
-	out, err := c.texts(ctx, "Account", job)
+	out, err := c.textOf(ctx, "Account", job)
 	if err != nil {
 		return "", err
 	}
@@ -37,6 +37,15 @@ func (c *Client) texts(ctx context.Context, field string, jobs ...uint32) (strin
 	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=all",
 		"--jobs="+listed(jobs), fmt.Sprintf("--Format=JobID:%d,%s:%d", idWidth, field, textWidth))
 	return out, err
+}
+
+// textOf returns the records of one job, when it is its turn.
+func (c *Client) textOf(ctx context.Context, field string, job uint32) (string, error) {
+	if err := c.jobTurns.Acquire(ctx, 1); err != nil {
+		return "", fmt.Errorf("job %d: %s not read, %d other jobs are asked about: %w", job, field, jobsAtATime, err)
+	}
+	defer c.jobTurns.Release(1)
+	return c.texts(ctx, field, job)
 }
 
 func listed(jobs []uint32) string {

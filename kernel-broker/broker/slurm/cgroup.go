@@ -28,7 +28,7 @@ func (c *Client) Cgroup(ctx context.Context, job uint32) (string, error) {
 	if err != nil || !by {
 		return "", err
 	}
-	out, err := c.texts(ctx, "Sluid", job)
+	out, err := c.textOf(ctx, "Sluid", job)
 	if err != nil {
 		return "", err
 	}

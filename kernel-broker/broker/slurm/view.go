@@ -281,7 +281,7 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 // AdminComment reads one job's AdminComment, which users cannot write. It has its own query: scontrol prints it among
 // the user's fields, and not at all if empty, so a user could forge one.
 func (c *Client) AdminComment(ctx context.Context, job uint32) (string, error) {
-	out, err := c.texts(ctx, "admin_comment", job)
+	out, err := c.textOf(ctx, "admin_comment", job)
 	if err != nil {
 		return "", err
 	}
