@@ -49,14 +49,23 @@ func NewRunService(o RunOptions) api.RunServiceServer {
 	if o.Administrator == nil {
 		o.Administrator = func(c Caller) bool { return c.Local && (c.UID == 0 || c.UID == uint32(os.Geteuid())) }
 	}
-	return &runService{o: o, files: newRunFiles(o.MaxBytes, o.Uploads, o.Runs.AwaitsRun)}
+	return &runService{o: o, files: newRunFiles(o.MaxBytes, o.Uploads, o.Runs.AwaitsRun), watches: limit.NewSemaphore(maxWatches)}
 }
 
 type runService struct {
 	api.UnimplementedRunServiceServer
-	o     RunOptions
-	files *runFiles
+	o       RunOptions
+	files   *runFiles
+	watches *limit.Semaphore
 }
+
+// maxWatches of runs at a time, and watchesOf one caller. A watch reads its run once a second, which the store notices at
+// some thousands; it shares the nodes' figures with the other watches of its run. So the total leaves a share to 64 users.
+const (
+	maxWatches = 512
+	watchesOf  = 8
+	watchWait  = 5 * time.Second
+)
 
 // RequestRun implements api.RunServiceServer.
 func (s *runService) RequestRun(ctx context.Context, r *api.RequestRunRequest) (*api.RequestRunResponse, error) {
@@ -140,6 +149,11 @@ func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_Watc
 	if !s.owns(ctx, run) {
 		return fmt.Errorf("run %d is of user %s, and you are %s: %w", run.ID, run.User, CallerOf(ctx), kb.ErrDenied)
 	}
+	free, err := s.watch(CallerOf(ctx))
+	if err != nil {
+		return err
+	}
+	defer free()
 	figures, err := s.o.Runs.WatchRun(ctx, r.GetId())
 	if err != nil {
 		return err
@@ -155,6 +169,15 @@ func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_Watc
 		return err
 	}
 	return fmt.Errorf("run %d could not be read, and it may not be over; watch it again: %w", run.ID, kb.ErrUnavailable)
+}
+
+// watch takes a place for one watch of the caller.
+func (s *runService) watch(caller Caller) (free func(), err error) {
+	if free = s.watches.TryAcquire(caller.holder(), watchesOf); free == nil {
+		own, all := s.watches.Held(caller.holder())
+		return nil, retryIn(watchWait, "%s watches %d runs, at most %d; all users watch %d, at most %d", caller, own, watchesOf, all, maxWatches)
+	}
+	return free, nil
 }
 
 // UploadRunFile implements api.RunServiceServer.

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -118,6 +121,71 @@ func TestWatchThatBreaksOff(t *testing.T) {
 			t.Errorf("the run was %s at last: %v", last, err)
 		}
 	}
+}
+
+// One user's watches leave places for others', and a place is free when its watch ends.
+func TestWatchesOfAUser(t *testing.T) {
+	runs := &endlessRun{}
+	s := NewRunService(RunOptions{Runs: runs, Administrator: func(c Caller) bool { return c.UID == 5 }})
+	begin := func(caller Caller) (end func() error, err error) {
+		ctx, cancel := context.WithCancel(withCaller(t.Context(), caller))
+		ended, before := make(chan error, 1), runs.begun.Load()
+		go func() { ended <- s.WatchRun(&api.WatchRunRequest{Id: 7}, &watching{ctx: ctx}) }()
+		for runs.begun.Load() == before {
+			select {
+			case err := <-ended:
+				cancel()
+				return nil, err
+			case <-time.After(time.Millisecond):
+			}
+		}
+		return func() error { cancel(); return <-ended }, nil
+	}
+	alice := Caller{Local: true, UID: 1000}
+	var ends []func() error
+	for n := range watchesOf {
+		end, err := begin(alice)
+		if err != nil {
+			t.Fatalf("watch %d: %v", n+1, err)
+		}
+		ends = append(ends, end)
+	}
+	if _, err := begin(alice); !errors.Is(err, kb.ErrExhausted) || !strings.Contains(err.Error(), "watches 8 runs, at most 8") {
+		t.Errorf("one more: %v", err)
+	}
+	other, err := begin(Caller{Local: true, UID: 5})
+	if err != nil {
+		t.Fatalf("another user: %v", err)
+	}
+	ends = append(ends, other)
+	if err := ends[0](); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	again, err := begin(alice)
+	if err != nil {
+		t.Fatalf("after one ended: %v", err)
+	}
+	for _, end := range append(ends[1:], again) {
+		if err := end(); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+// endlessRun is watched until the watch is cancelled.
+type endlessRun struct {
+	oneRun
+	begun atomic.Int64
+}
+
+func (r *endlessRun) WatchRun(ctx context.Context, _ uint64) (<-chan controller.Figures, error) {
+	figures := make(chan controller.Figures)
+	go func() {
+		<-ctx.Done()
+		close(figures)
+	}()
+	r.begun.Add(1)
+	return figures, nil
 }
 
 type watching struct {

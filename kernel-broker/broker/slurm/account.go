@@ -33,8 +33,12 @@ func (c *Client) Account(ctx context.Context, job uint32) (string, error) {
 }
 
 // text is one record of a job, of its id and one field. Without --array squeue prints one for all tasks of an array that
-// wait: there may be hundreds of thousands, and they share a record.
+// wait: there may be hundreds of thousands, and they share a record. A few jobs are asked about at a time.
 func (c *Client) text(ctx context.Context, field string, job uint32) (string, error) {
+	if err := c.jobTurns.Acquire(ctx, 1); err != nil {
+		return "", fmt.Errorf("job %d: %s not read, %d other jobs are asked about: %w", job, field, jobsAtATime, err)
+	}
+	defer c.jobTurns.Release(1)
 	return c.texts(ctx, field, strconv.FormatUint(uint64(job), 10))
 }
 

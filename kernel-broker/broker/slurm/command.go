@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/cache"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
@@ -29,7 +31,12 @@ type Client struct {
 	now                       func() time.Time
 	timeouts                  cache.Cache[struct{}, time.Duration]
 	cgroups                   cache.Cache[struct{}, bool] // named by SLUID
+	jobTurns                  *semaphore.Weighted
 }
+
+// jobsAtATime limits the questions about one job each: a thousand jobs may begin at once, and each question is a process
+// on slurmctld's host.
+const jobsAtATime = 8
 
 // Options of a client.
 type Options struct {
@@ -51,7 +58,8 @@ func New(o Options) *Client {
 	return &Client{
 		now:      o.Now,
 		scontrol: o.BinDir + "/scontrol", squeue: o.BinDir + "/squeue", scancel: o.BinDir + "/scancel",
-		runner: slurmexec.Runner{Environ: append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard"), Conf: o.Conf, Limit: o.Limit, MaxOutput: maxOutput},
+		runner:   slurmexec.Runner{Environ: append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard"), Conf: o.Conf, Limit: o.Limit, MaxOutput: maxOutput},
+		jobTurns: semaphore.NewWeighted(jobsAtATime),
 	}
 }
 
