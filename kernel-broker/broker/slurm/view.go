@@ -276,11 +276,12 @@ func readColumns(out string, columns []column, all map[uint32]*kb.SlurmDemand, t
 	for _, c := range columns {
 		width += c.width
 	}
-	for line := range strings.Lines(out) {
-		line = strings.TrimSuffix(line, "\n")
-		if len(line) != width {
-			return fmt.Errorf("squeue printed %.80q, a line of %d bytes, not %d: %w", line, len(line), width, kb.ErrUnavailable)
+	for out != "" {
+		if len(out) <= width || out[width] != '\n' {
+			return fmt.Errorf("squeue printed %.80q, and not a row of %d bytes: %w", out, width, kb.ErrUnavailable)
 		}
+		line := out[:width]
+		out = out[width+1:]
 		values, cut := make([]string, len(columns)), ""
 		for i, c := range columns {
 			values[i] = strings.TrimRight(line[:c.width], " ")

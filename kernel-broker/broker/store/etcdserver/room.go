@@ -36,7 +36,7 @@ func tend(etcd *embed.Etcd, cfg Config) (stop func()) {
 					cfg.Logger.Warn("etcd not defragmented", "error", err)
 				}
 			}
-			if err := disarm(ctx, etcd, cfg.Quota); err != nil && ctx.Err() == nil {
+			if err := disarm(ctx, etcd, nearly(cfg.Quota)); err != nil && ctx.Err() == nil {
 				cfg.Logger.Warn("etcd stays full", "error", err)
 			}
 		}
@@ -60,14 +60,16 @@ func pays(r room, since time.Duration) bool {
 // nearly is where a database counts as full.
 func nearly(quota int64) int64 { return quota / 10 * 9 }
 
-// disarm clears the alarm of a server that was full and has room again. etcd keeps it until an administrator clears it.
-func disarm(ctx context.Context, etcd *embed.Etcd, quota int64) error {
+// disarm clears the alarm of a server that was full and whose database is below a size. etcd keeps it until an administrator
+// clears it. A start tries below the whole quota, since nothing has used the room that it made; a running server waits until
+// there is some, or it would be full again at once.
+func disarm(ctx context.Context, etcd *embed.Etcd, below int64) error {
 	alarms, err := etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
 	if err != nil {
 		return fmt.Errorf("alarms: %w", err)
 	}
 	for _, alarm := range alarms.Alarms {
-		if alarm.Alarm != pb.AlarmType_NOSPACE || etcd.Server.Backend().Size() >= nearly(quota) {
+		if alarm.Alarm != pb.AlarmType_NOSPACE || etcd.Server.Backend().Size() >= below {
 			continue
 		}
 		_, err := etcd.Server.Alarm(ctx, &pb.AlarmRequest{
