@@ -94,7 +94,7 @@ func diskFull(t *testing.T) {
 	j := newJob(t, func(r *collect.Request) { r.Folder = dir }, files.Collector{}, syscalls.Collector{})
 	j.does("known", "files", "1000", t.TempDir())
 	result, err := j.run.Result(t.Context())
-	if err != nil || len(result.Partial) != 1 || result.Partial[0].Why != collect.WhySpace {
+	if why := others(result); err != nil || len(why) != 1 || why[0].Why != collect.WhySpace {
 		t.Fatalf("partial %+v, %v", result.Partial, err)
 	}
 	content, err := os.ReadFile(filepath.Join(dir, kb.ResultFile))
@@ -187,7 +187,7 @@ func stoppedEarly(t *testing.T) {
 	time.Sleep(time.Second)
 	j.run.Stop("stopped early")
 	result, err := j.run.Result(t.Context())
-	if err != nil || len(result.Partial) != 1 || result.Partial[0].Why != "stopped early" {
+	if why := others(result); err != nil || len(why) != 1 || why[0].Why != "stopped early" {
 		t.Errorf("partial: %+v, %v", result.Partial, err)
 	}
 	if err := work.Wait(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -112,10 +113,8 @@ func (j *job) result() profiling.Result {
 	for _, r := range result.Refused {
 		j.t.Errorf("refused: %s %q: %v", r.Collector, r.Part, &r.Unsupported)
 	}
-	for _, p := range result.Partial {
-		if _, is := skipped(p); !is {
-			j.t.Errorf("partial: %+v", p)
-		}
+	for _, p := range others(result) {
+		j.t.Errorf("partial: %+v", p)
 	}
 	for _, o := range result.Overhead {
 		j.t.Logf("overhead of %s: %d events, %d ns each, %.2f %% of %d ms CPU time in %d ms of windows", o.Collector, o.Events,
@@ -128,6 +127,11 @@ func (j *job) result() profiling.Result {
 func skipped(p profiling.Partial) (runs float64, is bool) {
 	_, err := fmt.Sscanf(p.Why, "the kernel skipped %g runs", &runs)
 	return runs, err == nil
+}
+
+// others are why a result is partial but for runs that were skipped.
+func others(result profiling.Result) []profiling.Partial {
+	return slices.DeleteFunc(slices.Clone(result.Partial), func(p profiling.Partial) bool { _, is := skipped(p); return is })
 }
 
 // skippedCalls is how many runs the collector of system calls missed.
