@@ -232,7 +232,7 @@ func aCandidate(t *testing.T, cache string, outcome kb.Outcome) pipeline.Candida
 			t.Fatal(err)
 		}
 	}
-	if c.Measured, err = readMeasurement(c.JSON(), "", c.ImageDigest); err != nil {
+	if c.Measured, err = readMeasurement(c.JSON(), "", c.ImageDigest, ""); err != nil {
 		t.Fatal(err)
 	}
 	c.Measured.Outcome = outcome
