@@ -115,7 +115,7 @@ func TestCheck(t *testing.T) {
 func TestEmbeddedConfigDamaged(t *testing.T) {
 	var bomb bytes.Buffer
 	packer := gzip.NewWriter(&bomb)
-	_, _ = packer.Write(make([]byte, maxConfig+2))
+	_, _ = packer.Write(make([]byte, 4<<20+2))
 	_ = packer.Close()
 	for name, kernel := range map[string][]byte{
 		"no end": append([]byte("IKCFG_ST"), "abc"...), "no gzip": []byte("IKCFG_STabcIKCFG_ED"),

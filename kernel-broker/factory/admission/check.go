@@ -14,7 +14,6 @@ package admission
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -222,9 +221,14 @@ var forbidden = []struct{ symbol, why string }{
 func CheckConfig(config kconfig.Config) error {
 	var wrong []error
 	for _, n := range needed {
-		if config[n.symbol] != "y" {
-			wrong = append(wrong, fmt.Errorf("CONFIG_%s is not built in: %s", n.symbol, n.why))
+		if config[n.symbol] == "y" {
+			continue
 		}
+		why := n.why
+		if n.symbol == "KEXEC" && config.On("KEXEC_FILE") {
+			why += "; kexec -s (CONFIG_KEXEC_FILE) does not do instead: build it with CONFIG_KEXEC=y too"
+		}
+		wrong = append(wrong, fmt.Errorf("CONFIG_%s is not built in: %s", n.symbol, why))
 	}
 	for _, f := range forbidden {
 		if config[f.symbol] == "y" {
@@ -240,9 +244,6 @@ func CheckConfig(config kconfig.Config) error {
 // Marks around the configuration that CONFIG_IKCONFIG puts into a kernel.
 var configBegin, configEnd = []byte("IKCFG_ST"), []byte("IKCFG_ED")
 
-// maxConfig is far above what a distribution's configuration takes.
-const maxConfig = 4 << 20
-
 // EmbeddedConfig finds the configuration inside an unpacked kernel; nil when it
 // carries none.
 func EmbeddedConfig(kernel []byte) (kconfig.Config, error) {
@@ -254,14 +255,7 @@ func EmbeddedConfig(kernel []byte) (kconfig.Config, error) {
 	if !found {
 		return nil, fmt.Errorf("configuration inside the kernel has no end: %w", kb.ErrInvalid)
 	}
-	reader, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("configuration inside the kernel: %w: %w", err, kb.ErrInvalid)
-	}
-	text, err := io.ReadAll(io.LimitReader(reader, maxConfig+1))
-	if err == nil && len(text) > maxConfig {
-		err = fmt.Errorf("more than %d bytes", maxConfig)
-	}
+	text, err := kconfig.Gunzip(packed)
 	if err != nil {
 		return nil, fmt.Errorf("configuration inside the kernel: %w: %w", err, kb.ErrInvalid)
 	}

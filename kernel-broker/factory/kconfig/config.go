@@ -7,7 +7,10 @@
 package kconfig
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -19,20 +22,44 @@ import (
 // does not exist for this configuration, as its dependencies are not met.
 type Config map[string]string
 
-// ReadConfig reads a .config file as kconfig writes it.
+// ReadConfig reads a .config file as kconfig writes it, or /proc/config.gz.
 func ReadConfig(path string) (Config, error) {
 	data, err := os.ReadFile(path)
+	if err == nil && bytes.HasPrefix(data, gzipMagic) {
+		data, err = Gunzip(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	return ParseConfig(string(data)), nil
 }
 
+var gzipMagic = []byte("\x1f\x8b")
+
+// maxConfig is far above what a distribution's configuration takes.
+const maxConfig = 4 << 20
+
+// Gunzip unpacks a configuration, and stops where it has no end.
+func Gunzip(packed []byte) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(reader, maxConfig+1))
+	if err == nil && len(text) > maxConfig {
+		err = fmt.Errorf("more than %d bytes", maxConfig)
+	}
+	return text, err
+}
+
+// blanks end lines of files that went through an editor or another system.
+const blanks = " \t\r\n"
+
 // ParseConfig takes every line that sets a symbol; all others are comments.
 func ParseConfig(text string) Config {
 	config := Config{}
 	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
+		line = strings.TrimRight(line, blanks)
 		if rest, ok := strings.CutPrefix(line, "# CONFIG_"); ok {
 			if symbol, off := strings.CutSuffix(rest, " is not set"); off {
 				config[symbol] = Off

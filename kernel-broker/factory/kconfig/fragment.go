@@ -10,8 +10,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
@@ -63,7 +63,7 @@ func ParseFragment(path string, data []byte) (Fragment, error) {
 	var group fragmentGroup
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for n := 1; lines.Scan(); n++ {
-		option, err := group.line(lines.Text())
+		option, err := group.line(strings.TrimRight(lines.Text(), blanks))
 		if err != nil {
 			return Fragment{}, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
@@ -93,7 +93,7 @@ type fragmentGroup struct {
 }
 
 func (g *fragmentGroup) line(text string) (*Option, error) {
-	if strings.TrimSpace(text) == "" {
+	if text == "" {
 		*g = fragmentGroup{}
 		return nil, nil
 	}
@@ -118,6 +118,9 @@ func (g *fragmentGroup) line(text string) (*Option, error) {
 	return option, nil
 }
 
+// nearlyOff is a line that was to switch an option off and would do nothing.
+var nearlyOff = regexp.MustCompile(`(?i)^#\s*CONFIG_\w+\s+is\s+not\s+set\b`)
+
 // parseOption returns nil for a comment.
 func parseOption(text string) (*Option, error) {
 	if rest, ok := strings.CutPrefix(text, "# CONFIG_"); ok {
@@ -126,6 +129,9 @@ func parseOption(text string) (*Option, error) {
 		}
 	}
 	if strings.HasPrefix(text, "#") {
+		if nearlyOff.MatchString(text) {
+			return nil, fmt.Errorf("%q is a comment for kconfig: write \"# CONFIG_NAME is not set\", with nothing before or behind it", text)
+		}
 		return nil, nil
 	}
 	rest, ok := strings.CutPrefix(text, "CONFIG_")
@@ -155,6 +161,9 @@ func validSymbol(symbol string) error {
 	return nil
 }
 
+// number as kconfig has them: decimal, or up to 64 bits in hex.
+var number = regexp.MustCompile(`^(-?[0-9]{1,19}|0[xX][0-9a-fA-F]{1,16})$`)
+
 func validValue(value string) error {
 	switch {
 	case value == "y" || value == "m":
@@ -168,7 +177,7 @@ func validValue(value string) error {
 		}
 		return nil
 	}
-	if _, err := strconv.ParseInt(value, 0, 64); err != nil {
+	if !number.MatchString(value) {
 		return fmt.Errorf("value %q is not y, m, a number or a quoted string", value)
 	}
 	return nil
