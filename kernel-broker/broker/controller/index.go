@@ -106,8 +106,9 @@ func (x *index) beyond(keep int) []string {
 		bytes += int64(e.bytes)
 	}
 	var keys []string
-	for tooMany := true; ; {
-		if tooMany = count > max(keep, 1); !tooMany && (x.most == 0 || bytes <= x.most) {
+	for {
+		tooMany := count > max(keep, 1)
+		if !tooMany && (x.most == 0 || bytes <= x.most) {
 			return keys
 		}
 		most := largest(held, tooMany)

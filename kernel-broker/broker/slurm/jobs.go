@@ -140,7 +140,7 @@ func ownFields(fields []string) (kb.SlurmJob, error) {
 		return n
 	}
 	number := func(i int) uint64 { return limited(i, 64) }
-	number32 := func(i int) uint32 { return uint32(limited(i, 32)) }
+	number32 := func(i int) uint32 { return uint32(limited(i, 32)) } //nolint:gosec // G115: parsed as 32 bits
 	job := kb.SlurmJob{
 		ID: number32(0), Restart: number32(5), State: fields[6], NodeCount: number32(8), Priority: number(9),
 		Reboot: number(10) != 0, Requeue: number(11) != 0,

@@ -43,7 +43,7 @@ func NewLevelProbe(uid int, ask func(ctx context.Context, user string, uid uint3
 		}
 		ctx, cancel := context.WithTimeout(ctx, askAccounts)
 		defer cancel()
-		return ask(ctx, me.Username, uint32(uid))
+		return ask(ctx, me.Username, uint32(uid)) //nolint:gosec // G115: the own uid of this process
 	}}
 }
 
