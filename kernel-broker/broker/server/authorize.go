@@ -121,7 +121,7 @@ func (g *interceptor) admit(ctx context.Context, method string, request any) (*c
 		}
 		if limited != nil && caller.decoded {
 			// Good credentials beyond a limit cost munged as much as bad ones.
-			g.quotas.failed.Take(hostOf(caller.Address))
+			g.quotas.failed.Take(caller.Address)
 		}
 	}
 	if limited != nil {

@@ -40,7 +40,7 @@ func (g *interceptor) identify(ctx context.Context, method string) (caller Calle
 	if g.verifier == nil {
 		return caller, nil, fmt.Errorf("this broker authenticates no users over the network (munge.socket in broker.yaml): %w", kb.ErrUnauthenticated)
 	}
-	done, err := g.quotas.decode(ctx, hostOf(caller.Address))
+	done, err := g.quotas.decode(ctx, caller.Address)
 	if err != nil {
 		return caller, nil, err
 	}
@@ -52,10 +52,10 @@ func (g *interceptor) identify(ctx context.Context, method string) (caller Calle
 		caller.Claimed = err != nil
 	}
 	if err != nil {
-		g.quotas.failed.Take(hostOf(caller.Address))
+		g.quotas.failed.Take(caller.Address)
 		return caller, nil, err
 	}
-	g.quotas.proven.Take(hostOf(caller.Address))
+	g.quotas.proven.Take(caller.Address)
 	return caller, func(message any) error {
 		m, ok := message.(proto.Message)
 		if !ok {
@@ -82,6 +82,9 @@ func (c Caller) subject() authz.Caller {
 	a := authz.Caller{UID: c.UID, Place: authz.Place{Local: c.Local}, From: c.origin(), Holder: c.holder()}
 	if !c.Local {
 		a.Host = c.host()
+	}
+	if !c.Known() { // an IPv6 network has one share of the record
+		a.Holder = a.Host
 	}
 	switch {
 	case c.Local:

@@ -51,13 +51,14 @@ var (
 
 // quotas hold each caller to its limits.
 type quotas struct {
-	limits                  Limits
-	isExempt                func(Caller) bool
-	users, nodes, addresses *limit.Rates
-	changes                 *limit.Rates
+	limits       Limits
+	isExempt     func(Caller) bool
+	users, nodes *limit.Rates
+	addresses    *addressRates
+	changes      *limit.Rates
 	// failed counts calls that cost munged a decode and were refused, by address.
-	failed                *limit.Rates
-	proven                *limit.Rates
+	failed                *addressRates
+	proven                *addressRates
 	logged                *limit.Rates
 	calls, listings       *limit.Semaphore
 	decodes, listingTurns *semaphore.Weighted
@@ -67,8 +68,8 @@ type quotas struct {
 func newQuotas(l Limits, exempt func(Caller) bool) *quotas {
 	l.Changes = cmp.Or(l.Changes, DefaultLimits().Changes)
 	rates := func(r limit.Rate) *limit.Rates { return limit.NewRates(r, limit.DefaultKeep, nil) }
-	return &quotas{limits: l, isExempt: exempt, users: rates(l.user()), nodes: rates(l.node()), addresses: rates(l.address()), changes: rates(l.Changes),
-		failed: rates(l.address()), proven: rates(provenRate), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
+	return &quotas{limits: l, isExempt: exempt, users: rates(l.user()), nodes: rates(l.node()), addresses: newAddressRates(l.address()), changes: rates(l.Changes),
+		failed: newAddressRates(l.address()), proven: newAddressRates(provenRate), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
 		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), backlog: newBacklog()}
 }
 
@@ -79,17 +80,20 @@ func (q *quotas) begin(method string, caller Caller) (done func(), err error) {
 		return func() {}, nil
 	}
 	holder := caller.holder()
-	rates, most := q.addresses, 2*q.limits.Calls
+	var rates interface {
+		Take(key string) time.Duration
+	} = q.addresses
+	rate, most := q.limits.address(), 2*q.limits.Calls
 	switch may := rules[method].may; {
 	case caller.Known():
-		rates, most = q.users, q.limits.Calls
+		rates, rate, most = q.users, q.users.Rate, q.limits.Calls
 	case !caller.Node.Name.IsZero():
-		rates, most = q.nodes, q.limits.Calls
+		rates, rate, most = q.nodes, q.nodes.Rate, q.limits.Calls
 	case may == agents, may == fetchers:
-		rates = q.nodes
+		rates, rate = q.nodes, q.nodes.Rate
 	}
 	if wait := rates.Take(holder); wait > 0 {
-		return nil, retryIn(wait, "%s: more than %v calls a second, and %d at once", holder, rates.PerSecond, rates.Burst)
+		return nil, retryIn(wait, "%s: more than %v calls a second, and %d at once", holder, rate.PerSecond, rate.Burst)
 	}
 	if caller.conn != nil {
 		if bytes := q.backlog.bytes(caller.conn.holder); bytes > q.limits.Backlog {
@@ -110,11 +114,11 @@ func (q *quotas) decode(ctx context.Context, address string) (done func(), err e
 	}
 	if wait := q.failed.Wait(address); wait > 0 {
 		q.decodes.Release(1)
-		return nil, retryIn(wait, "%s: more than %v failed credentials a second, and %d at once", address, q.failed.PerSecond, q.failed.Burst)
+		return nil, retryIn(wait, "%s: more than %v failed credentials a second, and %d at once", addressOf(address), q.failed.PerSecond, q.failed.Burst)
 	}
 	if wait := q.proven.Wait(address); wait > 0 {
 		q.decodes.Release(1)
-		return nil, retryIn(wait, "%s: more than %v credentials a second, and %d at once", address, q.proven.PerSecond, q.proven.Burst)
+		return nil, retryIn(wait, "%s: more than %v credentials a second, and %d at once", addressOf(address), q.proven.PerSecond, q.proven.Burst)
 	}
 	return func() { q.decodes.Release(1) }, nil
 }
@@ -167,35 +171,79 @@ func (c Caller) holder() string {
 		return fmt.Sprintf("uid %d", c.UID)
 	case c.Verified:
 		return fmt.Sprintf("uid %d by MUNGE", c.UID)
+	case c.Node.Name.IsZero():
+		return addressOf(c.Address)
 	}
 	return c.host()
 }
 
-// host names where a caller over the network is, whichever user it claims to be.
+// host names for the record where a caller over the network is, whichever user it claims to be.
 func (c Caller) host() string {
 	if !c.Node.Name.IsZero() {
 		return "node " + c.Node.Name.Name
 	}
-	return hostOf(c.Address)
+	return networkOf(c.Address)
 }
 
-// hostOf is an address without its port. Of IPv6 it is the network of 64 bits: a
+// addressOf is an address without its port and zone.
+func addressOf(address string) string {
+	ip, text := parseAddress(address)
+	if !ip.IsValid() {
+		return text
+	}
+	return ip.String()
+}
+
+// networkOf is an address without its port. Of IPv6 it is the network of 64 bits: a
 // host may have any address in it.
-func hostOf(address string) string {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if ip = ip.Unmap().WithZone(""); ip.Is6() && !ip.IsLoopback() {
+func networkOf(address string) string {
+	if ip, _ := parseAddress(address); ip.Is6() && !ip.IsLoopback() {
 		if network, err := ip.Prefix(64); err == nil {
 			return network.String()
 		}
 	}
-	return ip.String()
+	return addressOf(address)
+}
+
+// parseAddress returns the text without a port if it is no IP address.
+func parseAddress(address string) (netip.Addr, string) {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return netip.Addr{}, address
+	}
+	return ip.Unmap().WithZone(""), address
+}
+
+// addressRates limit addresses, and the IPv6 network that an address is in to some
+// times as much: a host may have any address in it, and other hosts are there, too.
+type addressRates struct {
+	*limit.Rates
+	networks *limit.Rates
+}
+
+// networkRates is how many addresses' rates one IPv6 network has.
+const networkRates = 8
+
+func newAddressRates(r limit.Rate) *addressRates {
+	network := limit.Rate{PerSecond: networkRates * r.PerSecond, Burst: networkRates * r.Burst}
+	return &addressRates{limit.NewRates(r, limit.DefaultKeep, nil), limit.NewRates(network, limit.DefaultKeep, nil)}
+}
+
+// Take takes a token of the address and one of its network. It returns how long it
+// has to wait for both; then it takes none of the network's.
+func (r *addressRates) Take(address string) time.Duration {
+	if wait := r.Rates.Take(addressOf(address)); wait > 0 {
+		return wait
+	}
+	return r.networks.Take(networkOf(address))
+}
+
+// Wait returns what Take would, and takes no token.
+func (r *addressRates) Wait(address string) time.Duration {
+	return max(r.Rates.Wait(addressOf(address)), r.networks.Wait(networkOf(address)))
 }
 
 // Limits of one caller, so that the server has room for all others. A caller is

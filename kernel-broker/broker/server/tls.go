@@ -8,10 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net"
-	"net/netip"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -22,7 +19,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/peercred"
 )
 
 // TLS is how callers over the network prove who they are, and the broker to
@@ -75,8 +71,10 @@ func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, Caller, erro
 		}
 		var held net.Conn
 		if held, err = n.hold(conn, raw, peer); err == nil {
-			markAuthenticated(raw)
-			return held, caller, nil
+			if err = countAsNode(raw, peer.Name.Name); err == nil {
+				return held, caller, nil
+			}
+			_ = held.Close() // the refusal is what counts
 		}
 	}
 	n.refused(caller, err)
@@ -94,7 +92,7 @@ func (n *network) refused(caller Caller, err error) {
 		n.log.Debug(text, "caller", caller.String(), "error", err)
 		return
 	}
-	if left, write := n.sampler.Sample(hostOf(caller.Address)); write {
+	if left, write := n.sampler.Sample(networkOf(caller.Address)); write {
 		n.log.Warn(text, "caller", caller.String(), "error", err, "left_out", left)
 	}
 	d := authz.Decision{Caller: caller.subject(), Action: connecting, Via: "handshake", Answer: authz.Answer{Reason: err.Error()}, Unknown: true}
@@ -172,119 +170,3 @@ func (c *nodeConn) Close() error {
 // cut ends it without TLS's close message, which would wait for a peer that
 // reads nothing. What reads here finds out, and closes.
 func (c *nodeConn) cut() { _ = c.raw.Close() }
-
-// Listener limits the connections of l. Connections over the limit are closed
-// immediately: making them wait would keep all behind them waiting.
-func (o Options) Listener(l net.Listener) net.Listener {
-	o = o.orDefaults()
-	return &limitedListener{Listener: l, most: o.Limits.PeerConnections, log: o.Log, sampler: limit.NewLogSampler(logRate),
-		all: limit.NewSemaphore(o.Limits.Connections), unauthenticated: limit.NewSemaphore(o.Limits.Unauthenticated),
-		exempt: slices.Concat(o.always(), o.SlurmUsers), controllers: o.Controllers, certificates: o.TLS != nil}
-}
-
-type limitedListener struct {
-	net.Listener
-	most                 int // of one address or local user
-	log                  *slog.Logger
-	sampler              *limit.LogSampler
-	all, unauthenticated *limit.Semaphore
-	exempt               []uint32 // local users
-	controllers          []netip.Prefix
-	certificates         bool
-}
-
-// Accept implements net.Listener.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		limited, peer := l.admit(conn)
-		if limited != nil {
-			return limited, nil
-		}
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // leaves nothing in the kernel
-		}
-		_ = conn.Close() // tells the peer
-		if left, write := l.sampler.Sample(peer); write {
-			own, all := l.all.Held(peer)
-			_, unauthenticated := l.unauthenticated.Held(peer)
-			l.log.Warn("connection refused: too many", "peer", peer, "of_peer", own, "at_most", l.most,
-				"all", all, "unauthenticated", unauthenticated, "left_out", left)
-		}
-	}
-}
-
-// admit returns nil for a connection over the limit.
-func (l *limitedListener) admit(conn net.Conn) (limited *limitedConn, peer string) {
-	limited = &limitedConn{Conn: conn, release: func() {}, authenticated: func() {}}
-	if local, ok := conn.(*net.UnixConn); ok {
-		ucred, err := peercred.Of(local)
-		if err != nil {
-			return nil, "local socket"
-		}
-		if slices.Contains(l.exempt, ucred.Uid) {
-			return limited, ""
-		}
-		peer = fmt.Sprintf("uid %d", ucred.Uid)
-		if limited.release = l.unauthenticated.TryAcquire(peer, l.most); limited.release == nil {
-			return nil, peer
-		}
-		return limited, peer
-	}
-	address := conn.RemoteAddr().String()
-	peer = hostOf(address)
-	controller, most := onController(l.controllers, address), l.most
-	if controller {
-		most = math.MaxInt // each job that waits for its kernel has a connection
-	}
-	if limited.release = l.all.TryAcquire(peer, most); limited.release == nil {
-		return nil, peer
-	}
-	if controller {
-		return limited, peer
-	}
-	// Without certificates nodes cannot be told from others.
-	if l.certificates {
-		if limited.authenticated = l.unauthenticated.TryAcquire(peer, l.most); limited.authenticated == nil {
-			limited.release()
-			return nil, peer
-		}
-	}
-	return limited, peer
-}
-
-// limitedConn is a connection that is counted until it is closed.
-type limitedConn struct {
-	net.Conn
-	release func()
-	// authenticated ends its count among those that are not.
-	authenticated func()
-	once          sync.Once
-}
-
-// Close implements net.Conn.
-func (c *limitedConn) Close() error {
-	c.once.Do(func() {
-		c.authenticated()
-		c.release()
-	})
-	return c.Conn.Close()
-}
-
-// markAuthenticated is called when a connection is known to be a node's.
-func markAuthenticated(conn net.Conn) {
-	if limited, ok := conn.(*limitedConn); ok {
-		limited.authenticated()
-	}
-}
-
-// unlimited is the connection as the system knows it.
-func unlimited(conn net.Conn) net.Conn {
-	if limited, ok := conn.(*limitedConn); ok {
-		return limited.Conn
-	}
-	return conn
-}
