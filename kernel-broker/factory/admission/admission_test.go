@@ -112,6 +112,51 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A configuration counts as kconfig takes it, and one of another kernel does not.
+func TestGivenConfig(t *testing.T) {
+	bare, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-56-amd64", BuildID: strings.Repeat("ab", 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := write(t, "bzImage", bare)
+	var packed bytes.Buffer
+	packer := gzip.NewWriter(&packed)
+	if _, err := packer.Write([]byte(wholeConfig())); err != nil || packer.Close() != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"other line ends":     strings.ReplaceAll(wholeConfig(), "\n", "\r\n"),
+		"blanks at the end":   strings.Replace(wholeConfig(), "KEXEC=y", "KEXEC=y ", 1),
+		"compressed":          packed.String(),
+		"of a point release":  "# Linux/x86 6.1.192 Kernel Configuration\n" + wholeConfig(),
+		"of this release":     "CONFIG_BUILD_SALT=\"6.1.0-56-amd64\"\n" + wholeConfig(),
+		"with its local name": "CONFIG_LOCALVERSION=\"-amd64\"\n" + wholeConfig(),
+	} {
+		if _, err := Check(t.Context(), Subject{Image: image, Config: write(t, "config", []byte(text))}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for words, more := range map[string]string{
+		"is of Linux 6.12.3, and the image is release 6.1.0-56-amd64: give": "#\n# Linux/x86 6.12.3 Kernel Configuration\n",
+		"is of Linux 6.10, and":                      "# Linux/x86_64 6.10 Kernel Configuration\r\n",
+		"is of architecture arm64":                   "# Linux/arm64 6.1.192 Kernel Configuration\n",
+		"is of release 6.1.0-56-rt-amd64":            "CONFIG_BUILD_SALT=\"6.1.0-56-rt-amd64\"\n",
+		"a kernel with CONFIG_LOCALVERSION -mine":    "CONFIG_LOCALVERSION=\"-mine\"\n",
+		"CONFIG_KEXEC_FILE only, and the agent uses": "# CONFIG_KEXEC is not set\nCONFIG_KEXEC_FILE=y\n",
+	} {
+		text := more + wholeConfig()
+		if strings.Contains(more, "KEXEC") {
+			text = wholeConfig() + more
+		}
+		if _, err := Check(t.Context(), Subject{Image: image, Config: write(t, "config", []byte(text))}); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v lacks %q", err, words)
+		}
+	}
+	if err := ofRelease("# Linux/x86 6.1.190 Kernel Configuration\n", nil, "6.1.192-mine"); !errors.Is(err, kb.ErrInvalid) {
+		t.Errorf("another point release: %v", err)
+	}
+}
+
 func TestEmbeddedConfigDamaged(t *testing.T) {
 	var bomb bytes.Buffer
 	packer := gzip.NewWriter(&bomb)

@@ -21,6 +21,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -80,14 +81,14 @@ func Check(ctx context.Context, s Subject) (Finding, error) {
 	if strings.Trim(f.BuildID, "0") == "" {
 		return fail(fmt.Errorf("build id %q proves nothing: %w", f.BuildID, kb.ErrInvalid))
 	}
-	if f.Config, err = checkConfigs(kernel, s); err != nil {
+	if f.Config, err = checkConfigs(kernel, s, image.Release); err != nil {
 		return fail(err)
 	}
 	return f, nil
 }
 
 // checkConfigs judges by the configuration inside the kernel, or by the file.
-func checkConfigs(kernel []byte, s Subject) (from string, err error) {
+func checkConfigs(kernel []byte, s Subject, release string) (from string, err error) {
 	inside, err := EmbeddedConfig(kernel)
 	if err != nil {
 		return "", err
@@ -101,8 +102,12 @@ func checkConfigs(kernel []byte, s Subject) (from string, err error) {
 		}
 		return "inside", check(inside)
 	}
-	said, err := kconfig.ReadConfig(s.Config)
+	text, err := kconfig.ReadText(s.Config)
 	if err != nil {
+		return "", err
+	}
+	said := kconfig.ParseConfig(text)
+	if err := ofRelease(text, said, release); err != nil {
 		return "", err
 	}
 	if inside == nil {
@@ -226,7 +231,7 @@ func CheckConfig(config kconfig.Config) error {
 		}
 		why := n.why
 		if n.symbol == "KEXEC" && config.On("KEXEC_FILE") {
-			why += "; kexec -s (CONFIG_KEXEC_FILE) does not do instead: build it with CONFIG_KEXEC=y too"
+			why += "; it has CONFIG_KEXEC_FILE only, and the agent uses that system call where a kernel is locked down and nowhere else: build it with CONFIG_KEXEC=y too"
 		}
 		wrong = append(wrong, fmt.Errorf("CONFIG_%s is not built in: %s", n.symbol, why))
 	}
@@ -275,6 +280,32 @@ func sameConfig(said, inside kconfig.Config) error {
 		return fmt.Errorf("the configuration given is not the one inside the kernel: %s: %w", strings.Join(differ, ", "), kb.ErrInvalid)
 	}
 	return nil
+}
+
+// versionParts are the first two or three numbers of a version or a release.
+var versionParts = regexp.MustCompile(`^([0-9]+\.[0-9]+)(?:\.([0-9]+))?`)
+
+// ofRelease refuses a configuration that says of itself that it is of another
+// kernel. A distribution calls each point release of a series x.y.0, and has one
+// configuration for each flavour, whose salt is the release.
+func ofRelease(text string, config kconfig.Config, release string) error {
+	value := func(symbol string) string { return strings.Trim(config[symbol], `"`) }
+	architecture, version := kconfig.Header(text)
+	says, is := versionParts.FindStringSubmatch(version), versionParts.FindStringSubmatch(release)
+	other := ""
+	switch salt, local := value("BUILD_SALT"), value("LOCALVERSION"); {
+	case architecture != "" && !slices.Contains([]string{"x86", "x86_64", "i386"}, architecture):
+		other = "architecture " + architecture
+	case says != nil && is != nil && (says[1] != is[1] || says[2] != is[2] && strings.Trim(is[2], "0") != ""):
+		other = "Linux " + version
+	case versionParts.MatchString(salt) && salt != release:
+		other = "release " + salt + " (CONFIG_BUILD_SALT)"
+	case !strings.Contains(release, local):
+		other = "a kernel with CONFIG_LOCALVERSION " + local
+	default:
+		return nil
+	}
+	return fmt.Errorf("the configuration given is of %s, and the image is release %s: give the file that it was built with (/boot/config-%s): %w", other, release, release, kb.ErrInvalid)
 }
 
 // Take copies a given file to a private place,

@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -24,14 +25,23 @@ type Config map[string]string
 
 // ReadConfig reads a .config file as kconfig writes it, or /proc/config.gz.
 func ReadConfig(path string) (Config, error) {
+	text, err := ReadText(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConfig(text), nil
+}
+
+// ReadText is the text of a .config file, which may be compressed by gzip.
+func ReadText(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	if err == nil && bytes.HasPrefix(data, gzipMagic) {
 		data, err = Gunzip(data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return "", fmt.Errorf("configuration: %w", err)
 	}
-	return ParseConfig(string(data)), nil
+	return string(data), nil
 }
 
 var gzipMagic = []byte("\x1f\x8b")
@@ -50,6 +60,18 @@ func Gunzip(packed []byte) ([]byte, error) {
 		err = fmt.Errorf("more than %d bytes", maxConfig)
 	}
 	return text, err
+}
+
+// header is kconfig's first comment: the architecture and the version.
+var header = regexp.MustCompile(`(?m)^# Linux/(\S+) (\S+) Kernel Configuration`)
+
+// Header says for which architecture and version kconfig wrote a configuration;
+// empty where it does not say.
+func Header(text string) (architecture, version string) {
+	if found := header.FindStringSubmatch(text); found != nil {
+		return found[1], found[2]
+	}
+	return "", ""
 }
 
 // blanks end lines of files that went through an editor or another system.
