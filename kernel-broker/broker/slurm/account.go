@@ -49,6 +49,8 @@ func (c *Client) texts(ctx context.Context, field, jobs string, more ...string) 
 	return out, err
 }
 
+var errNotThere = errors.New("is not in slurmctld")
+
 // parseTexts reads the records of a job among those of its array or heterogeneous job. At least one exists.
 func parseTexts(out string, job uint32) (texts []string, err error) {
 	for len(out) > 0 {
@@ -71,7 +73,7 @@ func parseTexts(out string, job uint32) (texts []string, err error) {
 		texts = append(texts, text)
 	}
 	if len(texts) == 0 {
-		return nil, fmt.Errorf("job %d is not in slurmctld: %w", job, kb.ErrUnavailable)
+		return nil, fmt.Errorf("job %d %w: %w", job, errNotThere, kb.ErrUnavailable)
 	}
 	return texts, nil
 }

@@ -51,3 +51,24 @@ func TestArrayCommentIsQueriedOnce(t *testing.T) {
 		t.Errorf("ran\n%s", log())
 	}
 }
+
+// A task that begins between two questions has another id by then: the poll goes on without its comment.
+func TestTaskThatBeginsMeanwhile(t *testing.T) {
+	lines := row("14", "14", "1", "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", "p", "Resources", "1", "1", "") +
+		row("16", "16", "N/A", "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "8", "p", "Resources", "1", "1", "")
+	client, _ := fake(t, viewScontrol, `case "$*" in
+*admin_comment*) printf '%-12s%-1100s\n' 15 'kernel-broker: lammps requested' 16 'kernel-broker: mitgcm requested' ;;
+*--jobs*) ;;
+*) cat <<'END'
+`+lines+"END\n;; esac")
+	view, err := client.View(t.Context(), true)
+	if err != nil || len(view.Queue) != 2 {
+		t.Fatalf("%+v, %v", view.Queue, err)
+	}
+	if gone := view.Queue[0]; gone.ID != 14 || gone.AdminComment != "" || gone.Demand != nil {
+		t.Errorf("the task that began is %+v", gone)
+	}
+	if ref, ok := view.Queue[1].Requested(); !ok || ref.Profile != "mitgcm" {
+		t.Errorf("the other job is %+v", view.Queue[1])
+	}
+}

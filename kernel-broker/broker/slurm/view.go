@@ -4,6 +4,7 @@ package slurm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -189,7 +190,11 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 	}
 	for i := range queue {
 		if id := queue[i].ID; slices.Contains(ids, id) && queue[i].Reboot && queue[i].Pending() {
-			if queue[i].AdminComment, err = parseAdminComment(out, id); err != nil {
+			queue[i].AdminComment, err = parseAdminComment(out, id)
+			if errors.Is(err, errNotThere) {
+				continue // it began meanwhile: a task has an id of its own then
+			}
+			if err != nil {
 				return err
 			}
 			queue[i].Demand = demands[id]
