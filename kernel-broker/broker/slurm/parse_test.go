@@ -297,6 +297,13 @@ func FuzzParseJobs(f *testing.F) {
 		before := row("11", "11", "N/A", "N/A", "N/A", "0", "RUNNING", "7", "bob", "1", "9", "p", "None", "1", "1", "n1")
 		after := row("13", "13", "N/A", "N/A", "N/A", "0", "RUNNING", "7", "bob", "1", "9", "p", "None", "1", "1", "n3")
 		jobs, err := parseJobs(before + row("12", "12", "N/A", "N/A", "N/A", "2", "PENDING", "1000", user, "2", "9", partition, reason, "1", "1", reservation, nodes) + after)
+		if err != nil && strings.Contains(nodes, separator) {
+			// Slurm makes no such list. Where rows begin behind it cannot be told: the poll fails, and no job is lost.
+			if !errors.Is(err, kb.ErrUnavailable) || len(jobs) > 0 {
+				t.Errorf("%+v, %v", jobs, err)
+			}
+			return
+		}
 		if err != nil || len(jobs) < 3 || jobs[0].ID != 11 || jobs[1].ID != 12 {
 			t.Fatalf("%+v, %v", jobs, err)
 		}
