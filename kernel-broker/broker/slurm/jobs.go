@@ -3,6 +3,7 @@
 package slurm
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,12 +26,7 @@ var jobFields = []string{
 var jobTexts = []column{{"UserName", 32}, {"Partition", 64}, {"Reservation", 64}, {"Reason", 64}}
 
 // jobTextWidth is the length of a row's texts.
-var jobTextWidth = func() (width int) {
-	for _, c := range jobTexts {
-		width += c.width
-	}
-	return width
-}()
+var jobTextWidth = widthOf(jobTexts)
 
 func jobFormat() string {
 	parts := make([]string, 0, len(jobFields)+len(jobTexts))
@@ -98,13 +94,13 @@ func parseJob(out string) (job kb.SlurmJob, length int, err error) {
 	last := len(jobFields) - 1
 	fields := strings.SplitN(out, separator, len(jobFields)+1)
 	if len(fields) <= last {
-		return job, 0, unreadable(out, "has too few fields")
+		return job, 0, unreadable(out, errFields)
 	}
 	for i := range fields[:last] {
 		fields[i] = strings.TrimSpace(fields[i])
 	}
 	if job, err = ownFields(fields); err != nil {
-		return job, 0, fmt.Errorf("squeue row %.200q %w: %w", out, err, kb.ErrUnavailable)
+		return job, 0, unreadable(out, err)
 	}
 	list := fields[last]
 	if len(fields) == last+1 || strings.Contains(list, "\n") || len(fields[last+1]) <= jobTextWidth || fields[last+1][jobTextWidth] != '\n' {
@@ -113,11 +109,8 @@ func parseJob(out string) (job kb.SlurmJob, length int, err error) {
 	}
 	texts := fields[last+1]
 	length = len(out) - len(texts) + jobTextWidth + 1
-	values := make([]string, len(jobTexts))
-	for i, c := range jobTexts {
-		values[i], texts = strings.TrimSpace(texts[:c.width]), texts[c.width:]
-	}
-	job.User, job.Partition, job.Reservation, job.Reason = values[0], values[1], named(values[2]), values[3]
+	values := valuesOf(texts[:jobTextWidth], jobTexts)
+	job.User, job.Partition, job.Reservation, job.Reason = values[0], values[1], named(values[2]), strings.TrimSpace(values[3])
 	if list = named(strings.TrimSpace(list)); list != "" {
 		if job.Nodes, err = hostlist.Expand(strings.Clone(list)); err != nil {
 			job.Unread = fmt.Sprintf("%.300v", err)
@@ -126,8 +119,15 @@ func parseJob(out string) (job kb.SlurmJob, length int, err error) {
 	return job, length, nil
 }
 
-func unreadable(out, why string) error {
-	return fmt.Errorf("squeue row %.200q %s: %w", out, why, kb.ErrUnavailable)
+// Why nothing is known of a row's job.
+var (
+	errFields = errors.New("has too few fields")
+	errNoID   = errors.New("has no job id")
+	errNoUID  = errors.New("has no uid")
+)
+
+func unreadable(out string, why error) error {
+	return fmt.Errorf("squeue row %.200q %w: %w", out, why, kb.ErrUnavailable)
 }
 
 // ownFields reads what Slurm makes itself, but for the node list.
@@ -146,12 +146,12 @@ func ownFields(fields []string) (kb.SlurmJob, error) {
 		Reboot: number(10) != 0, Requeue: number(11) != 0,
 	}
 	if job.ID == 0 {
-		return job, fmt.Errorf("has no job id")
+		return job, errNoID
 	}
 	// Rights depend on the uid: an invalid number must not become root's.
 	uid, err := strconv.ParseUint(fields[7], 10, 32)
 	if err != nil {
-		return job, fmt.Errorf("has no uid")
+		return job, errNoUID
 	}
 	job.UID = uint32(uid)
 	job.Reference = fields[0]

@@ -105,8 +105,7 @@ func TestRowOfAnotherLength(t *testing.T) {
 func TestTextsOfJobs(t *testing.T) {
 	for _, text := range []string{"burst_buffer/lua: slurm_bb_pools: first line\nsecond | line", "|", "\n", "\n\n12|12|", "ä|ö\n", strings.Repeat("x", 64<<10),
 		row("99", "99", "N/A", "N/A", "N/A", "0", "RUNNING", "0", "root", "1", "9", "p", "None", "1", "1", "n9")} {
-		for field := range map[string]int{"user": 8, "partition": 11, "reason": 12, "reservation": 15} {
-			at := map[string]int{"user": 8, "partition": 11, "reason": 12, "reservation": 15}[field]
+		for field, at := range map[string]int{"user": 8, "partition": 11, "reason": 12, "reservation": 15} {
 			fields := []string{"12", "12", "N/A", "N/A", "N/A", "0", "PENDING", "7", "bob", "1", "9", "p", "Resources", "1", "1", "(null)", ""}
 			fields[at] = text
 			after := row("13", "13", "N/A", "N/A", "N/A", "0", "RUNNING", "7", "bob", "1", "9", "p", "None", "1", "1", "n3")

@@ -120,10 +120,7 @@ func (c *Client) Nodes(ctx context.Context, names []string) (map[string]kb.Slurm
 	}
 	nodes := map[string]kb.SlurmNode{}
 	for line := range strings.Lines(out) {
-		if !scontrol.IsNode(line) {
-			continue
-		}
-		if node, ok := scontrol.ParseNode(strings.TrimSpace(line)); ok {
+		if node, ok := scontrol.ParseNode(line); ok {
 			nodes[node.Name] = node
 		}
 	}
@@ -235,6 +232,23 @@ type column struct {
 	width int
 }
 
+// widthOf columns side by side, in bytes.
+func widthOf(columns []column) (width int) {
+	for _, c := range columns {
+		width += c.width
+	}
+	return width
+}
+
+// valuesOf splits a row into its columns, without the blanks behind each.
+func valuesOf(row string, columns []column) []string {
+	values := make([]string, len(columns))
+	for i, c := range columns {
+		values[i], row = strings.TrimRight(row[:c.width], " "), row[c.width:]
+	}
+	return values
+}
+
 // squeue has two column syntaxes, each with columns that the other lacks. Users cannot write free text into any of
 // these.
 var (
@@ -277,23 +291,17 @@ func (c *Client) demands(ctx context.Context, jobs []uint32, list string) (map[u
 
 // readColumns hands each job's values on. Tasks of an array that wait are alike.
 func readColumns(out string, columns []column, all map[uint32]*kb.SlurmDemand, take func(*kb.SlurmDemand, []string)) error {
-	width := 0
-	for _, c := range columns {
-		width += c.width
-	}
+	width := widthOf(columns)
 	for out != "" {
 		if len(out) <= width || out[width] != '\n' {
 			return fmt.Errorf("squeue printed %.80q, and not a row of %d bytes: %w", out, width, kb.ErrUnavailable)
 		}
-		line := out[:width]
+		values, cut := valuesOf(out[:width], columns), ""
 		out = out[width+1:]
-		values, cut := make([]string, len(columns)), ""
 		for i, c := range columns {
-			values[i] = strings.TrimRight(line[:c.width], " ")
 			if len(values[i]) == c.width {
 				cut = fmt.Sprintf("%.40q, which may be cut", values[i])
 			}
-			line = line[c.width:]
 		}
 		id, err := strconv.ParseUint(values[0], 10, 32)
 		if err != nil {

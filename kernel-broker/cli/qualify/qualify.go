@@ -311,7 +311,7 @@ func (q *qualifier) state(ctx context.Context) (kb.SlurmNode, error) {
 	if err != nil {
 		return kb.SlurmNode{}, err
 	}
-	n, ok := scontrol.ParseNode(strings.TrimSpace(text))
+	n, ok := scontrol.ParseNode(text)
 	if !ok {
 		return n, fmt.Errorf("node %q: scontrol printed %.200q: %w", q.Node, text, kb.ErrInvalid)
 	}

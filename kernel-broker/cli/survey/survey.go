@@ -154,7 +154,7 @@ func (s *surveyor) slurmNodes(ctx context.Context) {
 	}
 	nodes, hosts := map[string]kb.SlurmNode{}, map[string]string{}
 	for line := range strings.Lines(text) {
-		if n, ok := scontrol.ParseNode(strings.TrimSpace(line)); ok {
+		if n, ok := scontrol.ParseNode(line); ok {
 			nodes[n.Name], hosts[n.Name] = n, hostName(line)
 		}
 	}

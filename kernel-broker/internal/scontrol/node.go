@@ -20,23 +20,21 @@ const Incomplete = "incomplete"
 // A node's line has three parts. Its fields are single words in a fixed order, but for OS=, which slurmd reports. Behind
 // them stand the texts that people and programs write, in this order, each only if there is one.
 var (
-	// texts is where the first of them begins. None of the fields' names is among them.
-	texts = regexp.MustCompile(` (?:Reason|Comment|Extra|InstanceId|InstanceType|ReservationName)=`)
+	// texts is what the first of them begins with. None of the fields' names is among them.
+	texts = []string{reasonField, " Comment=", " Extra=", " InstanceId=", " InstanceType=", " ReservationName="}
 	// afterOS are the fields behind OS=. Nothing but slurmd's own words can contain them.
-	afterOS = regexp.MustCompile(` RealMemory=\d+ +AllocMem=\d+ +FreeMem=\S+ +Sockets=\d+ +Boards=\d+ .*State=`)
+	afterOS = regexp.MustCompile(` RealMemory=\d+ +AllocMem=\d+ +FreeMem=\S+ +Sockets=\d+ +Boards=\d+ `)
 	// given is a reason's author and time, behind its first line. Further lines are indented; then come the other texts.
-	given = regexp.MustCompile(`(?s)^(.*?) \[([^\[\]]+@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\](?: {8}| +(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=|\s*$)`)
+	given = regexp.MustCompile(`(?s)^(.*?) \[([^\[\]]+@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\](?: {8}| *(?:` + strings.Join(texts[1:], "|") + `)|\s*$)`)
 )
 
 const nameField, osField, reasonField = "NodeName=", " OS=", " Reason="
 
-// IsNode reports whether a line begins a node. Others are further lines of texts.
-func IsNode(line string) bool { return strings.HasPrefix(line, nameField) }
-
-// ParseNode reads one line of scontrol show node.
+// ParseNode reads one line of scontrol show node, as it was printed. One that does not begin a node is a further line of a
+// node's texts.
 func ParseNode(line string) (kb.SlurmNode, bool) {
-	fields, text, ok := split(line)
-	if !ok {
+	fields, text, ok := split(strings.TrimRight(line, " \n"))
+	if !ok || !strings.HasPrefix(line, nameField) {
 		return kb.SlurmNode{}, false
 	}
 	node := kb.SlurmNode{}
@@ -78,10 +76,13 @@ func split(line string) (fields, text string, ok bool) {
 
 // cut separates what stands before the first text.
 func cut(line string) (fields, text string) {
-	if at := texts.FindStringIndex(line); at != nil {
-		return line[:at[0]], line[at[0]:]
+	first := len(line)
+	for _, t := range texts {
+		if at := strings.Index(line[:first], t); at >= 0 {
+			first = at
+		}
 	}
-	return line, ""
+	return line[:first], line[first:]
 }
 
 // author splits the " [user@time]" that scontrol adds to the first line of a reason from it, and drops what follows.

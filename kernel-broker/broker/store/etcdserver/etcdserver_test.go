@@ -221,19 +221,16 @@ func compact(t *testing.T, server *etcdserver.Server, revision int64) error {
 	return errors.Join(err, client.Close())
 }
 
-// TestQuota fills a store with old values. It stays readable, and after compaction and a restart it accepts writes
-// again.
-func TestQuota(t *testing.T) {
-	cfg := etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, Retention: time.Hour}
-	server := startServer(t, cfg)
-	s := openStore(t, server)
-	write := func() error {
+// fill writes one record until the store is full. It returns the next write to another store, and the newest revision.
+func fill(t *testing.T, s *etcdstore.Store) (write func(*etcdstore.Store) error, newest int64) {
+	t.Helper()
+	write = func(s *etcdstore.Store) error {
 		_, err := s.Commit(t.Context(), store.Write{Key: "k", Value: make([]byte, 512<<10), Expect: store.AnyRevision})
 		return err
 	}
 	var err error
 	for i := 0; i < 100 && err == nil; i++ {
-		err = write()
+		err = write(s)
 	}
 	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrUnavailable) {
 		t.Fatalf("writing past the quota = %v, want ErrFull", err)
@@ -242,19 +239,29 @@ func TestQuota(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a full store must still be readable: %v", err)
 	}
+	return write, r.Revision
+}
+
+// TestQuota fills a store with old values. It stays readable, and after compaction and a restart it accepts writes
+// again.
+func TestQuota(t *testing.T) {
+	cfg := etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, Retention: time.Hour}
+	server := startServer(t, cfg)
+	s := openStore(t, server)
+	write, newest := fill(t, s)
 	if err := errors.Join(s.Close(), server.Close()); err != nil {
 		t.Fatal(err)
 	}
 	server = startServer(t, cfg)
 	s = openStore(t, server)
-	if err := write(); !errors.Is(err, store.ErrFull) {
+	if err := write(s); !errors.Is(err, store.ErrFull) {
 		t.Fatalf("a restart alone makes no room, Commit = %v", err)
 	}
-	if err := errors.Join(compact(t, server, r.Revision), s.Close(), server.Close()); err != nil {
+	if err := errors.Join(compact(t, server, newest), s.Close(), server.Close()); err != nil {
 		t.Fatal(err)
 	}
 	s = openStore(t, startServer(t, cfg))
-	if err := write(); err != nil {
+	if err := write(s); err != nil {
 		t.Fatalf("after compaction and a restart: %v", err)
 	}
 }

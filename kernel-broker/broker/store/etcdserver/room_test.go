@@ -3,11 +3,9 @@
 package etcdserver_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 )
 
@@ -15,26 +13,13 @@ import (
 func TestAFullStoreRecoversWhileItRuns(t *testing.T) {
 	server := startServer(t, etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, Retention: time.Hour, Tend: 20 * time.Millisecond})
 	s := openStore(t, server)
-	write := func() error {
-		_, err := s.Commit(t.Context(), store.Write{Key: "k", Value: make([]byte, 512<<10), Expect: store.AnyRevision})
-		return err
-	}
-	var err error
-	for i := 0; i < 100 && err == nil; i++ {
-		err = write()
-	}
-	if !errors.Is(err, store.ErrFull) {
-		t.Fatalf("writing past the quota = %v, want ErrFull", err)
-	}
-	r, err := s.Get(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := compact(t, server, r.Revision); err != nil {
+	write, newest := fill(t, s)
+	if err := compact(t, server, newest); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if err = write(); err == nil {
+		err := write(s)
+		if err == nil {
 			break
 		}
 		if time.Now().After(end) {
