@@ -13,7 +13,7 @@ type Measurement struct {
 	Outcome Outcome `json:"outcome"`
 	// Reason of the outcome in one line.
 	Reason string `json:"reason,omitempty"`
-	// Workload that was measured, and Metric, such as kernel_instructions.
+	// Workload that was measured, and Metric, such as kernel_weighed_instructions.
 	Workload string `json:"workload,omitempty"`
 	Metric   string `json:"metric,omitempty"`
 	// ToSlim is the gain against the slim kernel compiled with plain -O2, ToStock

@@ -44,7 +44,7 @@ func TestBuildersFindRequirements(t *testing.T) {
 	// /run/lab is the lab's folder.
 	t.Chdir(t.TempDir())
 	var o pipeline.Options
-	o.Locate(l.layout.path("product/usr/bin/kernelctl"))
+	o.Locate(l.layout.path("product/usr/bin/kernelctl"), t.Logf)
 	for _, path := range []string{filepath.Join(o.Catalog, "kernels/mitgcm.yaml"), filepath.Join(o.Programs, "replay"), o.Plugin} {
 		if _, err := os.Stat(path); err != nil {
 			t.Error(err)

@@ -125,12 +125,13 @@ func TestGivenConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"other line ends":     strings.ReplaceAll(wholeConfig(), "\n", "\r\n"),
-		"blanks at the end":   strings.Replace(wholeConfig(), "KEXEC=y", "KEXEC=y ", 1),
-		"compressed":          packed.String(),
-		"of a point release":  "# Linux/x86 6.1.192 Kernel Configuration\n" + wholeConfig(),
-		"of this release":     "CONFIG_BUILD_SALT=\"6.1.0-56-amd64\"\n" + wholeConfig(),
-		"with its local name": "CONFIG_LOCALVERSION=\"-amd64\"\n" + wholeConfig(),
+		"other line ends":        strings.ReplaceAll(wholeConfig(), "\n", "\r\n"),
+		"blanks at the end":      strings.Replace(wholeConfig(), "KEXEC=y", "KEXEC=y ", 1),
+		"compressed":             packed.String(),
+		"of a point release":     "# Linux/x86 6.1.192 Kernel Configuration\n" + wholeConfig(),
+		"of this release":        "CONFIG_BUILD_SALT=\"6.1.0-56-amd64\"\n" + wholeConfig(),
+		"left by the other call": strings.Replace(wholeConfig(), "CONFIG_KEXEC=y", "# CONFIG_KEXEC is not set\nCONFIG_KEXEC_FILE=y", 1),
+		"with its local name":    "CONFIG_LOCALVERSION=\"-amd64\"\n" + wholeConfig(),
 	} {
 		if _, err := Check(t.Context(), Subject{Image: image, Config: write(t, "config", []byte(text))}); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -138,11 +139,11 @@ func TestGivenConfig(t *testing.T) {
 	}
 	for words, more := range map[string]string{
 		"is of Linux 6.12.3, and the image is release 6.1.0-56-amd64: give": "#\n# Linux/x86 6.12.3 Kernel Configuration\n",
-		"is of Linux 6.10, and":                      "# Linux/x86_64 6.10 Kernel Configuration\r\n",
-		"is of architecture arm64":                   "# Linux/arm64 6.1.192 Kernel Configuration\n",
-		"is of release 6.1.0-56-rt-amd64":            "CONFIG_BUILD_SALT=\"6.1.0-56-rt-amd64\"\n",
-		"a kernel with CONFIG_LOCALVERSION -mine":    "CONFIG_LOCALVERSION=\"-mine\"\n",
-		"CONFIG_KEXEC_FILE only, and the agent uses": "# CONFIG_KEXEC is not set\nCONFIG_KEXEC_FILE=y\n",
+		"is of Linux 6.10, and":                   "# Linux/x86_64 6.10 Kernel Configuration\r\n",
+		"is of architecture arm64":                "# Linux/arm64 6.1.192 Kernel Configuration\n",
+		"is of release 6.1.0-56-rt-amd64":         "CONFIG_BUILD_SALT=\"6.1.0-56-rt-amd64\"\n",
+		"a kernel with CONFIG_LOCALVERSION -mine": "CONFIG_LOCALVERSION=\"-mine\"\n",
+		"nor by CONFIG_KEXEC_FILE":                "# CONFIG_KEXEC is not set\n# CONFIG_KEXEC_FILE is not set\n",
 	} {
 		text := more + wholeConfig()
 		if strings.Contains(more, "KEXEC") {

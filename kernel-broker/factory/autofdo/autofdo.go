@@ -9,8 +9,9 @@
 //   - FromPerf takes what a site's own nodes sampled with "perf record -b" while
 //     jobs ran on a kernel that the factory has made.
 //
-// Both name addresses. The kernel's vmlinux says which lines they are, so that it
-// must be of the same build, and have been compiled with LineFlags. Lines outlast
+// Both name addresses, and become one kind of record, in which a branch through a
+// thunk leads from its caller to where it led. The kernel's vmlinux says which lines they are, so that it
+// must be of the same build, and have been compiled with MarkFlags. Lines outlast
 // a build: a profile fits any kernel of the same source, and profiles of several
 // kernels, runs and sites are merged, with weights.
 //
@@ -34,16 +35,6 @@ import (
 
 // ProfileFile is the profile in a folder of one.
 const ProfileFile = "kernel.afdo"
-
-// LineFlags have the compiler say which line each instruction is of. DWARF 5 gave
-// an empty profile with LLVM 19.
-func LineFlags() []string { return []string{"-gmlt", "-gdwarf-4", "-fdebug-info-for-profiling"} }
-
-// UseFlags have the compiler use a profile. It is taken to be whole: a function
-// without a sample is cold.
-func UseFlags(profile string) []string {
-	return []string{"-fprofile-sample-use=" + profile, "-fprofile-sample-accurate"}
-}
 
 // Tools of one LLVM release.
 type Tools struct {
@@ -73,12 +64,14 @@ func (t Tools) FromBranches(ctx context.Context, vmlinux, branches, profile stri
 }
 
 // FromPerf makes a profile of what perf recorded with branches, on the kernel whose
-// vmlinux is given and no other.
-func (t Tools) FromPerf(ctx context.Context, vmlinux, data, profile string) error {
-	if err := t.profgen(ctx, profile, "--binary="+vmlinux, "--perfdata="+data, "--kernel"); err != nil {
+// vmlinux is given and no other. Branches are joined over its thunks as the sampling says.
+func (t Tools) FromPerf(ctx context.Context, sampling Sampling, vmlinux, data, profile string) error {
+	branches := profile + ".branches"
+	defer func() { _ = os.Remove(branches) }() // of no use to anybody else
+	if err := recorded(ctx, sampling, vmlinux, data, branches); err != nil {
 		return fmt.Errorf("profile of %q: %w", data, err)
 	}
-	return nil
+	return t.FromBranches(ctx, vmlinux, branches, profile)
 }
 
 func (t Tools) profgen(ctx context.Context, profile string, args ...string) error {
@@ -124,6 +117,14 @@ type Weighted struct {
 	Weight int
 }
 
+// Binary writes a profile in the form that compilers and linkers read function by function: as text it takes them minutes.
+func (t Tools) Binary(ctx context.Context, profile, binary string) error {
+	if _, err := output(ctx, t.named("llvm-profdata"), "merge", "--sample", "--extbinary", "--output="+binary, profile); err != nil {
+		return fmt.Errorf("profile %q: %w", profile, err)
+	}
+	return nil
+}
+
 // Merge adds profiles up.
 func (t Tools) Merge(ctx context.Context, all []Weighted, profile string) error {
 	args := []string{"merge", "--sample", "--text", "--output=" + profile}
@@ -144,15 +145,40 @@ func KernelOf(ctx context.Context, data string) (string, error) {
 	}
 	id := kernelIn(said)
 	if id == "" {
-		return "", fmt.Errorf("%s does not name the kernel on which it was recorded", data)
+		return "", fmt.Errorf("%s does not name the kernel on which it was recorded: perf record leaves build ids out with -z, with -B and into a pipe; "+
+			"record again with --buildid-mmap: %w", data, ErrUnnamed)
 	}
 	return id, nil
 }
 
+// Faults of perf's data that show without the kernel.
+var (
+	ErrUnnamed    = errors.New("no build id of the kernel")
+	ErrBranchless = errors.New("no branches")
+)
+
+// CheckPerf finds out whether perf's data can become a profile of the kernel that they name.
+func CheckPerf(ctx context.Context, data string) error {
+	if _, err := KernelOf(ctx, data); err != nil {
+		return err
+	}
+	said, err := output(ctx, "perf", "evlist", "-v", "--input", data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", data, err)
+	}
+	if !strings.Contains(said, "BRANCH_STACK") {
+		return fmt.Errorf("%s was recorded without branches: record again with -b: %w", data, ErrBranchless)
+	}
+	return nil
+}
+
+// kernelName is perf's for the kernel that ran.
+const kernelName = "[kernel.kallsyms]"
+
 // kernelIn is the build id of the running kernel in perf's list; perf adds the
 // symbol by which it found the kernel's place. Guests and files have other names.
 func kernelIn(list string) string {
-	names := []string{"[kernel.kallsyms]", "[kernel.kallsyms]_text", "[kernel.kallsyms]_stext"}
+	names := []string{kernelName, kernelName + symbolText, kernelName + symbolStext}
 	for line := range strings.Lines(list) {
 		if id, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok && slices.Contains(names, name) {
 			return id
@@ -192,17 +218,23 @@ func (e *end) Write(p []byte) (int, error) {
 
 func (e *end) last() []byte { return e.text[max(0, len(e.text)-e.most):] }
 
+// words are the last that an error tells.
+func (e *end) words() string {
+	words := bytes.TrimSpace(e.last())
+	return string(words[max(0, len(words)-500):])
+}
+
 // output runs a tool and gives its last words in an error.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	said, complained := end{most: mostSaid}, end{most: mostComplained}
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: no shell; the tools are LLVM's and perf
 	cmd.Stdout, cmd.Stderr = &said, &complained
 	if err := cmd.Run(); err != nil {
-		words := bytes.TrimSpace(complained.last())
-		if len(words) == 0 {
-			words = bytes.TrimSpace(said.last())
+		words := complained.words()
+		if words == "" {
+			words = said.words()
 		}
-		return "", fmt.Errorf("%s: %w: %s", name, err, words[max(0, len(words)-500):])
+		return "", fmt.Errorf("%s: %w: %s", name, err, words)
 	}
 	return string(said.last()), nil
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/support/perftest"
 )
 
 var tools = Tools{Compiler: compiler}
@@ -57,7 +59,7 @@ func TestFromBranches(t *testing.T) {
 	}
 	source := filepath.Join(filepath.Dir(k.vmlinux), "kernel.c")
 	object := filepath.Join(t.TempDir(), "kernel.o")
-	flags := append(append(UseFlags(profile), LineFlags()...), "-Werror", "-O2", "-ffunction-sections", "-c", "-o", object, source)
+	flags := append(append(Sampling{}.UseFlags(profile), Sampling{}.MarkFlags()...), "-Werror", "-O2", "-ffunction-sections", "-c", "-o", object, source)
 	mustRun(t, compiler, flags...)
 	sections := mustRun(t, "llvm-readelf-19", "--sections", "--wide", object)
 	if !strings.Contains(sections, ".text.unlikely.never") || strings.Contains(sections, ".text.unlikely.counted") {
@@ -68,16 +70,37 @@ func TestFromBranches(t *testing.T) {
 func TestFromPerf(t *testing.T) {
 	k := buildKernel(t)
 	const id = "0123456789abcdef0123456789abcdef01234567"
-	data := perfData(t, id, k.loop, 100)
+	data := perftest.Data(t, perftest.Recording{BuildID: id, From: k.loop.from, To: k.loop.to, Samples: 100})
 	if got, err := KernelOf(t.Context(), data); got != id || err != nil {
 		t.Errorf("recorded on %q, %v", got, err)
 	}
 	profile := filepath.Join(t.TempDir(), ProfileFile)
-	if err := tools.FromPerf(t.Context(), k.vmlinux, data, profile); err != nil {
+	if err := tools.FromPerf(t.Context(), Sampling{}, k.vmlinux, data, profile); err != nil {
 		t.Fatal(err)
 	}
 	if sampleOf(t, profile, "counted") == 0 {
 		t.Error("the loop has no sample")
+	}
+}
+
+// Data that cannot become a profile are told from those that can, with what to record again.
+func TestCheckPerf(t *testing.T) {
+	whole := perftest.Recording{BuildID: "0123456789abcdef0123456789abcdef01234567", From: 0xffffffff81000010, To: 0xffffffff81000000, Samples: 3}
+	unnamed, branchless := whole, whole
+	unnamed.BuildID, branchless.Branchless = "", true
+	for _, c := range []struct {
+		recording perftest.Recording
+		want      error
+		words     string
+	}{
+		{whole, nil, ""},
+		{unnamed, ErrUnnamed, "--buildid-mmap"},
+		{branchless, ErrBranchless, "record again with -b"},
+	} {
+		err := CheckPerf(t.Context(), perftest.Data(t, c.recording))
+		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%v, want %v", err, c.want)
+		}
 	}
 }
 

@@ -44,9 +44,9 @@ func buildKernel(t *testing.T) kernel {
 		t.Fatal(err)
 	}
 	k := kernel{vmlinux: filepath.Join(dir, "vmlinux")}
-	flags := append(LineFlags(), "-O2", "-fno-unroll-loops", "-mcmodel=kernel", "-ffreestanding", "-fno-pic", "-c", "-o", object, source)
+	flags := append(Sampling{}.MarkFlags(), "-O2", "-fno-unroll-loops", "-mcmodel=kernel", "-ffreestanding", "-fno-pic", "-c", "-o", object, source)
 	mustRun(t, compiler, flags...)
-	mustRun(t, "ld.lld-19", "-Ttext=0xffffffff81000000", "-e", "start", "--build-id=sha1", "-o", k.vmlinux, object)
+	mustRun(t, "ld.lld-19", "-Ttext=0xffffffff81000000", "--defsym=_text=0xffffffff81000000", "-e", "start", "--build-id=sha1", "-o", k.vmlinux, object)
 	text := mustRun(t, "llvm-objdump-19", "-d", "--no-show-raw-insn", k.vmlinux)
 	for _, found := range regexp.MustCompile(`(?m)^([0-9a-f]+):\s+j\w+\s+0x([0-9a-f]+) <counted(\+0x\w+)?>`).FindAllStringSubmatch(text, -1) {
 		b := branch{address(t, found[1]), address(t, found[2])}

@@ -63,7 +63,7 @@ func collect(ctx context.Context, at site, source Source, input CompileInput, di
 		}
 	}
 	if at.sampled != "" {
-		if err := copyFile(at.sampled, filepath.Join(dir, autofdo.ProfileFile)); err != nil {
+		if err := copyFile(at.samples, filepath.Join(dir, autofdo.ProfileFile)); err != nil {
 			return Manifest{}, fmt.Errorf("profile: %w", err)
 		}
 	}

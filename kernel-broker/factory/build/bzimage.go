@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/elfnote"
 )
@@ -43,7 +44,7 @@ type Image struct {
 }
 
 // ReadImage opens a bzImage down to the notes of the kernel in it, which needs
-// the decompressor of the kernel's compression (gzip, xz, lz4, zstd or bzip2).
+// the decompressor of the kernel's compression.
 func ReadImage(ctx context.Context, path string) (Image, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -122,6 +123,8 @@ var compressions = []struct {
 	{"\x02\x21\x4c\x18", []string{"lz4", "-dc"}, 4},
 	{"\x28\xb5\x2f\xfd", []string{"zstd", "-dcq"}, 4},
 	{"BZh", []string{"bzip2", "-dc"}, 4},
+	{"\x5d\x00\x00", []string{"xz", "-dc", "--format=lzma"}, 4},
+	{"\x89LZO\x00\r\n\x1a\n", []string{"lzop", "-dc"}, 4},
 }
 
 func decompress(ctx context.Context, payload []byte) ([]byte, error) {
@@ -150,6 +153,9 @@ func unpack(ctx context.Context, input io.Reader, name string, args ...string) (
 	err := cmd.Run()
 	if out.full {
 		return nil, fmt.Errorf("%s: more than %d bytes", name, maxUnpacked)
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("the kernel is compressed for %s: install %s: %w", name, name, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(complaint.Bytes()))

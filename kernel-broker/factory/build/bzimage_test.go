@@ -14,14 +14,17 @@ import (
 
 func TestReadImageOfEachCompression(t *testing.T) {
 	size := []byte{1, 2, 3, 4} // what the build appends for the boot loader
-	for tool, args := range map[string][]string{
-		"gzip":  {"-c"},
-		"xz":    {"-c", "--check=crc32"},
-		"lz4":   {"-l", "-c"},
-		"zstd":  {"-c", "-q"},
-		"bzip2": {"-c"},
+	for name, args := range map[string][]string{
+		"gzip":  {"gzip", "-c"},
+		"xz":    {"xz", "-c", "--check=crc32"},
+		"lzma":  {"xz", "-c", "--format=lzma"},
+		"lz4":   {"lz4", "-l", "-c"},
+		"zstd":  {"zstd", "-c", "-q"},
+		"bzip2": {"bzip2", "-c"},
+		"lzop":  {"lzop", "-c"},
 	} {
-		t.Run(tool, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
+			tool, args := args[0], args[1:]
 			if _, err := exec.LookPath(tool); err != nil {
 				t.Skipf("needs %s: %v", tool, err)
 			}
@@ -44,6 +47,16 @@ func TestReadImageOfEachCompression(t *testing.T) {
 				t.Errorf("got %+v, want %+v", image, want)
 			}
 		})
+	}
+}
+
+// The error names the program that unpacks such an image.
+func TestReadImageWithoutTheProgram(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	path := filepath.Join(t.TempDir(), "bzImage")
+	write(t, path, string(imageAround("1.2.3-x", []byte("\x89LZO\x00\r\n\x1a\n\x10\x40\x20\xa0\x09\x40"))))
+	if _, err := ReadImage(t.Context(), path); err == nil || !strings.Contains(err.Error(), "install lzop") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -55,6 +55,9 @@ func (s site) make(ctx context.Context, environment []string, targets ...string)
 	}
 	args := append([]string{"-C", s.tree, "O=" + s.obj, "ARCH=x86_64"}, s.plan.tools(s.variant)...)
 	args = append(args, s.inOrder()...)
+	if linker := append(s.linkerFlags(), s.linkedBefore()...); len(linker) > 0 {
+		args = append(args, "LD="+linkerOf(s.plan.Compiler.Name)+" "+strings.Join(linker, " "))
+	}
 	folders := s.foldersInDebug()
 	if flags = append(flags, folders...); len(flags) > 0 {
 		args = append(args, "KCFLAGS="+strings.Join(flags, " "))

@@ -26,6 +26,9 @@ const (
 // kernelDependency is how the meta package names the kernel package.
 var kernelDependency = regexp.MustCompile(`\b(linux-image-[0-9][a-z0-9.+-]*-amd64) \(= ([^)\s]+)\)`)
 
+// kernelParts are packages of which the kernel package is made up since Debian 14: configuration, image and modules.
+var kernelParts = regexp.MustCompile(`\b(linux-(?:base|binary|modules)-[0-9][a-z0-9.+-]*-amd64) \(= ([^)\s]+)\)`)
+
 // Result is a kernel, fetched now or before.
 type Result struct {
 	Manifest Manifest
@@ -101,15 +104,36 @@ func described(ctx context.Context, name string) (string, error) {
 // openPackage downloads the package and takes out of it what a node needs.
 func (b *Builder) openPackage(ctx context.Context, name, version, dir string) error {
 	root := filepath.Join(dir, "work")
-	b.Progress.Say("downloading %s %s", name, version)
-	sum, err := Unpack(ctx, name+"="+version, root)
+	text, err := described(ctx, name+"="+version)
 	if err != nil {
-		return fmt.Errorf("package %q: %w", name, err)
+		return err
+	}
+	var digests []string
+	for _, part := range packagesOf(name, version, text) {
+		b.Progress.Say("downloading %s", part)
+		sum, err := Unpack(ctx, part, root)
+		if err != nil {
+			return fmt.Errorf("package %q: %w", part, err)
+		}
+		digests = append(digests, sum)
+	}
+	sum := digests[0]
+	if len(digests) > 1 {
+		sum = digest.Of([]byte(strings.Join(digests, "\n")))
 	}
 	if err := collectPackage(ctx, Source{Package: name, Version: version, Digest: sum}, root, dir); err != nil {
 		return fmt.Errorf("package %q: %w", name, err)
 	}
 	return os.RemoveAll(root)
+}
+
+// packagesOf are the kernel package and those of which it is made up, as apt takes them.
+func packagesOf(name, version, text string) []string {
+	names := []string{name + "=" + version}
+	for _, part := range kernelParts.FindAllStringSubmatch(text, -1) {
+		names = append(names, part[1]+"="+part[2])
+	}
+	return names
 }
 
 // Unpack downloads a Debian package, which apt checks, and unpacks it in a
@@ -137,11 +161,18 @@ func Unpack(ctx context.Context, name, root string) (string, error) {
 
 func collectPackage(ctx context.Context, source Source, root, dir string) error {
 	release := strings.TrimPrefix(source.Package, "linux-image-")
-	for from, to := range map[string]string{
-		"boot/vmlinuz-" + release: ImageFile,
-		"boot/config-" + release:  ConfigFile,
-	} {
-		if err := copyFile(filepath.Join(root, from), filepath.Join(dir, to)); err != nil {
+	// Since Debian 13 modules are below /usr, which depmod does not know of.
+	if !exists(filepath.Join(root, "lib")) {
+		if err := os.Symlink("usr/lib", filepath.Join(root, "lib")); err != nil {
+			return err
+		}
+	}
+	for name, to := range map[string]string{"vmlinuz": ImageFile, "config": ConfigFile} {
+		from := filepath.Join(root, "boot", name+"-"+release)
+		if !exists(from) { // since Debian 14
+			from = filepath.Join(root, "lib/modules", release, name)
+		}
+		if err := copyFile(from, filepath.Join(dir, to)); err != nil {
 			return err
 		}
 	}

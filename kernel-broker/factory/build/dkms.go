@@ -32,7 +32,7 @@ type dkms struct {
 }
 
 // readDKMS has bash read the file in dir, which is a script. obj is the folder of the kernel's objects, tree the one in which
-// dkms would build, in NAME/VERSION/build.
+// dkms would build, in NAME/VERSION/build. Before there is a kernel its release may be empty and its configuration nil.
 func readDKMS(ctx context.Context, dir, tree, release, obj string, config kconfig.Config) (dkms, error) {
 	said, err := Output(ctx, dir, "bash", "-c", dkmsScript, "dkms.conf", release, obj, tree)
 	if err != nil {
@@ -90,7 +90,7 @@ func parseDKMS(said, release string, config kconfig.Config) (dkms, error) {
 
 // excluded is why a package is not for this kernel.
 func excluded(key, value, release string, config kconfig.Config) error {
-	if value == "" {
+	if value == "" || release == "" && slices.Contains([]string{"kernels", "least", "most"}, key) || config == nil && key == "options" {
 		return nil
 	}
 	switch key {

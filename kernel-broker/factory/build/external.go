@@ -16,73 +16,8 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/modules"
 )
-
-// ModulePackage is a source of modules that are built against exactly this kernel, as dkms builds them for others.
-type ModulePackage struct {
-	// Debian is a package with such a source (openafs-modules-dkms), Folder one with a dkms.conf.
-	Debian string `yaml:"debian" json:",omitempty"`
-	Folder string `yaml:"folder" json:",omitempty"`
-	// Load names the modules that a node loads; all that were built if it is empty.
-	Load []string `yaml:"load" json:",omitempty"`
-}
-
-// name for messages.
-func (m ModulePackage) name() string {
-	if m.Debian != "" {
-		return m.Debian
-	}
-	return m.Folder
-}
-
-// moduleSource is a package with its version, or the digest of its folder.
-type moduleSource struct {
-	ModulePackage
-	Version string
-}
-
-// moduleSources finds which versions a recipe's packages have now.
-func moduleSources(ctx context.Context, recipe Recipe) ([]moduleSource, error) {
-	var sources []moduleSource
-	for _, m := range recipe.Modules {
-		source := moduleSource{ModulePackage: m}
-		var err error
-		if m.Folder != "" {
-			source.Version, err = versionOf(m.Folder)
-		} else {
-			source.Version, err = candidateVersion(ctx, m.Debian)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("modules of %q: %w", m.name(), err)
-		}
-		sources = append(sources, source)
-	}
-	return sources, nil
-}
-
-// candidateVersion is what apt would install.
-func candidateVersion(ctx context.Context, name string) (string, error) {
-	text, err := described(ctx, name)
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(text) {
-		if version, is := strings.CutPrefix(line, "Version: "); is {
-			return strings.TrimSpace(version), nil
-		}
-	}
-	return "", errors.New("apt knows no version (run apt-get update?)")
-}
-
-// versionOf a folder is its digest.
-func versionOf(dir string) (string, error) {
-	if !exists(filepath.Join(dir, "dkms.conf")) {
-		return "", errors.New("no dkms.conf in it")
-	}
-	return digest.Tree(dir)
-}
 
 // carriesModules reports whether a variant is the kernel that nodes get, and modules are built for it.
 func (p Plan) carriesModules(variant Variant) bool {
@@ -129,12 +64,10 @@ func (b *Builder) externalModules(ctx context.Context, source Source, at site, w
 		if len(m.Load) == 0 {
 			names = append(names, built.Modules...)
 		}
-		for _, name := range m.Load {
-			if !slices.Contains(built.Modules, name) {
-				return nil, fmt.Errorf("modules of %q: load: it has no %q, but %s", m.name(), name, strings.Join(built.Modules, ", "))
-			}
-			names = append(names, name)
+		if err := m.loads(built.Modules); err != nil {
+			return nil, fmt.Errorf("modules of %q: %w", m.name(), err)
 		}
+		names = append(names, m.Load...)
 	}
 	if _, err := output(ctx, "depmod", "-b", stage, "-F", filepath.Join(at.obj, "System.map"), list.Release); err != nil {
 		return nil, err
@@ -216,22 +149,11 @@ func (p packageBuild) open(ctx context.Context, to string) error {
 	if err := errors.Join(os.RemoveAll(p.tree), os.MkdirAll(p.tree, 0o755)); err != nil {
 		return err
 	}
-	if p.source.Folder != "" {
-		return os.CopyFS(to, os.DirFS(p.source.Folder))
+	from, err := p.builder.packageSource(ctx, p.source)
+	if err != nil {
+		return err
 	}
-	root := filepath.Join(p.tree, "package")
-	_, err := Unpack(ctx, p.source.Debian+"="+p.source.Version, root)
-	if err == nil {
-		var found []string
-		found, err = filepath.Glob(filepath.Join(root, "usr/src/*/dkms.conf"))
-		if err == nil && len(found) != 1 {
-			err = fmt.Errorf("the package has %d dkms.conf below usr/src, 1 is expected", len(found))
-		}
-		if err == nil {
-			err = os.CopyFS(to, os.DirFS(filepath.Dir(found[0])))
-		}
-	}
-	return errors.Join(err, os.RemoveAll(root))
+	return os.CopyFS(to, os.DirFS(from))
 }
 
 // command is the package's own, for this kernel and with all CPUs, as dkms calls it.
@@ -251,13 +173,18 @@ func (p packageBuild) shell(ctx context.Context, text string) error {
 	variables := append([]string{"ARCH=x86_64"}, p.at.plan.tools(Optimised)...) // no compiler cache: paths are not the kernel's
 	environment := append(slices.Clone(p.environment), "kernelver="+p.release, "kernel_source_dir="+p.at.obj, "arch=x86_64",
 		"MAKEFLAGS= -- "+strings.Join(variables, " "))
-	cmd := command(ctx, environment, "bash", "-c", text)
+	argv, hindrance := p.privately(ctx, text)
+	cmd := command(ctx, environment, argv[0], argv[1:]...)
 	cmd.Dir = p.dir
 	tail, err := pipeMake(cmd, p.log, nil)
-	if err != nil {
-		return &BuildError{Target: fmt.Sprintf("modules of %q", p.source.name()), Tail: tail, Err: stopped(ctx, err)}
+	if err == nil {
+		return nil
 	}
-	return nil
+	if hindrance != nil && strings.Contains(tail, libModules) {
+		err = fmt.Errorf("%w; the package looks for the kernel in %s, where this machine cannot show it (%w): allow user namespaces "+
+			"(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone), or build as root outside of a container", err, libModules, hindrance)
+	}
+	return &BuildError{Target: fmt.Sprintf("modules of %q", p.source.name()), Tail: tail, Err: stopped(ctx, err)}
 }
 
 // take checks that a module is of this kernel, signs it and puts it into the folder.

@@ -59,6 +59,8 @@ type Manifest struct {
 	// Flags are the compiler's besides kbuild's own, with OBJECTS for the
 	// object folder.
 	Flags []string `json:"flags,omitempty"`
+	// LinkerFlags are the linker's, in the same form.
+	LinkerFlags []string `json:"linker_flags,omitempty"`
 	// Sections are the sizes of function text.
 	Sections *pgo.Sections `json:"sections,omitempty"`
 	Profile  *Use          `json:"profile,omitempty"`
@@ -142,8 +144,11 @@ func describeBuild(ctx context.Context, at site, source Source, in CompileInput,
 	if manifest.Flags, err = at.flags(); err != nil {
 		return Manifest{}, err
 	}
-	for i, flag := range manifest.Flags {
-		manifest.Flags[i] = strings.ReplaceAll(flag, at.obj, "OBJECTS")
+	manifest.LinkerFlags = at.linkerFlags()
+	for _, flags := range [][]string{manifest.Flags, manifest.LinkerFlags} {
+		for i, flag := range flags {
+			flags[i] = strings.ReplaceAll(flag, at.obj, "OBJECTS")
+		}
 	}
 	for _, fragment := range plan.Fragments {
 		manifest.Fragments = append(manifest.Fragments, Part{Name: fragment.Name, Digest: fragment.Digest})
@@ -310,12 +315,12 @@ func readSections(path string) (pgo.Sections, error) {
 		}
 		size := int64(section.Size)
 		switch name := section.Name; {
-		case name == ".text":
-			sizes.Text += size
-		case name == ".text.unlikely" || strings.HasPrefix(name, ".text.unlikely."):
+		case name == ".text.unlikely" || strings.HasPrefix(name, ".text.unlikely.") || strings.HasPrefix(name, ".text.split."):
 			sizes.Unlikely += size
 		case name == ".text.hot" || strings.HasPrefix(name, ".text.hot."):
 			sizes.Hot += size
+		case name == ".text" || strings.HasPrefix(name, ".text.") && !strings.HasPrefix(name, ".text.."):
+			sizes.Text += size // with ThinLTO each function has a section of its own
 		default:
 			sizes.Others += size
 		}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // loadOrderFile lists the copied modules so that insmod, one after the other,
@@ -21,12 +22,15 @@ import (
 const loadOrderFile = "load-order"
 
 // nodeModules are what a virtual node needs to find its root and its network
-// and to run Slurm. A crc32c implementation is asked for by name at run time,
-// so that no dependency leads to it.
+// and to run Slurm.
 var nodeModules = []string{
-	"9p", "9pnet_virtio", "af_packet", "crc32c_generic", "ext4", "i6300esb",
+	"9p", "9pnet_virtio", "af_packet", checksumModule, "ext4", "i6300esb",
 	"loop", "overlay", "virtio_blk", "virtio_net", "virtio_pci", "virtio_rng",
 }
+
+// checksumModule is asked for by name at run time, so that no dependency leads
+// to it. Newer kernels have it in no module.
+const checksumModule = "crc32c_generic"
 
 // moduleTree is lib/modules/<release> of an opened package.
 type moduleTree struct {
@@ -132,14 +136,22 @@ func (t *moduleTree) loadOrder(names []string) ([]string, error) {
 // copyNeeded makes a small module tree in dir: lib/modules/<release> as
 // modprobe wants it, and the load order as paths below it.
 func (t *moduleTree) copyNeeded(ctx context.Context, dir string) error {
-	order, err := t.loadOrder(nodeModules)
+	wanted := slices.Clone(nodeModules)
+	if _, is := t.place[checksumModule]; !is {
+		wanted = slices.DeleteFunc(wanted, func(name string) bool { return name == checksumModule })
+	}
+	order, err := t.loadOrder(wanted)
 	if err != nil {
 		return err
 	}
 	small := filepath.Join(dir, "lib/modules", t.release)
-	files := append([]string{"modules.builtin", "modules.builtin.modinfo", "modules.order"}, order...)
-	for _, file := range files {
+	for _, file := range []string{"modules.builtin", "modules.builtin.modinfo", "modules.order"} {
 		if err := copyFile(filepath.Join(t.dir, file), filepath.Join(small, file)); err != nil {
+			return fmt.Errorf("module %q: %w", file, err)
+		}
+	}
+	for i, file := range order {
+		if order[i], err = copyModule(ctx, t.dir, small, file); err != nil {
 			return fmt.Errorf("module %q: %w", file, err)
 		}
 	}
@@ -151,6 +163,20 @@ func (t *moduleTree) copyNeeded(ctx context.Context, dir string) error {
 		return fmt.Errorf("modules: %w", err)
 	}
 	return nil
+}
+
+// copyModule copies a module, unpacked: not every insmod takes a compressed one.
+// It returns the path below the folder to.
+func copyModule(ctx context.Context, from, to, file string) (string, error) {
+	path, compressed := strings.CutSuffix(file, ".xz")
+	if !compressed {
+		return file, copyFile(filepath.Join(from, file), filepath.Join(to, file))
+	}
+	content, err := run(ctx, command(ctx, nil, "xz", "-dc", filepath.Join(from, file)))
+	if err != nil {
+		return "", err
+	}
+	return path, atomicfile.Write(filepath.Join(to, path), content, 0o644)
 }
 
 // driverFolders hold what decides whether a kernel can run a node: disks and

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
@@ -25,8 +26,8 @@ type site struct {
 	variant Variant
 	tree    string
 	obj     string
-	// sampled is the sample profile that goes into each object, "" for none.
-	sampled string
+	// sampled is the sample profile that goes into each object, "" for none, and samples the text that it was made of.
+	sampled, samples string
 	// lock of the object folder. Make and all it starts inherit it: when this
 	// process is killed, the folder stays locked until the last of them ended.
 	lock *filelock.Lock
@@ -152,7 +153,26 @@ func DefaultCacheDir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cache folder: %w (set KB_CACHE or use --cache)", err)
 	}
-	return filepath.Join(base, "kernel-broker"), nil
+	return ownCache(filepath.Join(base, "kernel-broker"), os.Geteuid())
+}
+
+// ownCache refuses the cache of another user, which root would build from after sudo with his environment: makefiles of the source
+// in it are run.
+func ownCache(dir string, user int) (string, error) {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(filepath.Dir(dir)) // in which it would be made
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return dir, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("cache folder: %w (set KB_CACHE or use --cache)", err)
+	}
+	if of, is := info.Sys().(*syscall.Stat_t); !is || of.Uid != 0 && int(of.Uid) != user {
+		return "", fmt.Errorf("cache folder %s is another user's, who could change what is built (set KB_CACHE or use --cache)", dir)
+	}
+	return dir, nil
 }
 
 // Entry returns the folder kind/key, and makes it if it is not there yet: fill

@@ -148,10 +148,7 @@ func (p Plan) key() (string, error) {
 
 // findCompiler asks the compiler, and the linker that goes with it.
 func findCompiler(ctx context.Context, name string) (Compiler, error) {
-	ld := "ld"
-	if suffix, clang := strings.CutPrefix(name, "clang"); clang {
-		ld = "ld.lld" + suffix
-	}
+	ld := linkerOf(name)
 	version, err := output(ctx, name, "--version")
 	if err != nil {
 		return Compiler{}, fmt.Errorf("compiler %q: %w", name, err)
@@ -161,6 +158,14 @@ func findCompiler(ctx context.Context, name string) (Compiler, error) {
 		return Compiler{}, fmt.Errorf("linker %q: %w", ld, err)
 	}
 	return Compiler{Name: name, Version: firstLine(version), Linker: firstLine(linker)}, nil
+}
+
+// linkerOf is the name of the linker that belongs to a compiler.
+func linkerOf(compiler string) string {
+	if suffix, clang := strings.CutPrefix(compiler, "clang"); clang {
+		return "ld.lld" + suffix
+	}
+	return "ld"
 }
 
 func firstLine(text string) string {
@@ -194,7 +199,12 @@ var (
 	})
 	// mapOptions make the linker write down what it put where.
 	mapOptions = overlay("traced kernel", map[string]string{"VMLINUX_MAP": "y"})
+	// noLTO has each object's code stay in it, so that a trace tells which ran.
+	noLTO = overlay("traced kernel", map[string]string{"LTO_NONE": "y", thinLTO: kconfig.Off})
 )
+
+// thinLTO is the option with which the linker compiles.
+const thinLTO = "LTO_CLANG_THIN"
 
 // overlaysFor are those that an optimisation implies for every variant.
 func overlaysFor(o Optimisation) []kconfig.Fragment {

@@ -232,10 +232,9 @@ func (p *profiledBuild) blame(said string, failed error) error {
 	return blamed
 }
 
-// takeSamples puts a sample profile where the compiler finds it. Its digest is in
-// its name, and the name among the compiler's flags: kbuild compiles each object
-// again when it is another.
-func (s *site) takeSamples(profile string) (*Use, error) {
+// takeSamples puts a sample profile where the compiler finds it, in the form that it reads fast. The profile's digest is in
+// its name, and the name among the compiler's flags: kbuild compiles each object again when it is another.
+func (s *site) takeSamples(ctx context.Context, profile string) (*Use, error) {
 	sum, err := autofdo.FolderDigest(profile)
 	if err != nil {
 		return nil, err
@@ -249,9 +248,10 @@ func (s *site) takeSamples(profile string) (*Use, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
 	}
-	s.sampled = filepath.Join(folder, strings.TrimPrefix(sum, "sha256:")[:16]+".afdo")
-	if err := copyFile(from, s.sampled); err != nil {
-		return nil, fmt.Errorf("profile: %w", err)
+	s.samples, s.sampled = from, filepath.Join(folder, strings.TrimPrefix(sum, "sha256:")[:16]+".prof")
+	tools := autofdo.Tools{Compiler: s.plan.Compiler.Name}
+	if err := tools.Binary(ctx, from, s.sampled); err != nil {
+		return nil, err
 	}
 	return &Use{Digest: sum, Functions: functions}, nil
 }
@@ -260,10 +260,27 @@ func (s *site) takeSamples(profile string) (*Use, error) {
 func (s site) flags() ([]string, error) {
 	flags, err := s.plan.flags(s.variant, s.obj)
 	if s.plan.lines() {
-		flags = append(flags, autofdo.LineFlags()...)
+		flags = append(flags, s.plan.sampling().MarkFlags()...)
 	}
 	if s.sampled != "" {
-		flags = append(flags, autofdo.UseFlags(s.sampled)...)
+		flags = append(flags, s.plan.sampling().UseFlags(s.sampled)...)
 	}
 	return flags, err
+}
+
+// linkedBefore has the linker take from a folder what it compiled for the same input. With a profile it would find nothing there: the profile is a
+// part of each object's key.
+func (s site) linkedBefore() []string {
+	if s.variant != Plain || !s.plan.Merged.Asks(thinLTO) {
+		return nil
+	}
+	return []string{"--thinlto-cache-dir=" + s.obj + ".thinlto", "--thinlto-cache-policy=cache_size_bytes=2g"}
+}
+
+// linkerFlags go with the linker's name: kbuild has no variable for them. Without LTO nothing is compiled at the link.
+func (s site) linkerFlags() []string {
+	if s.sampled == "" || !s.plan.Merged.Asks(thinLTO) {
+		return nil
+	}
+	return s.plan.sampling().LinkFlags(s.sampled)
 }

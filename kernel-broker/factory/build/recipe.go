@@ -5,6 +5,7 @@ package build
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -45,6 +46,8 @@ type Recipe struct {
 	Exclude []Exclusion   `yaml:"exclude" json:",omitempty"`
 	// Flags are the compiler's, after all others.
 	Flags []string `yaml:"flags" json:",omitempty"`
+	// Branches say how optimisation autofdo uses them.
+	Branches *Branches `yaml:"branches" json:",omitempty"`
 	// Modules of others that are built with the kernel and loaded by each node that boots it.
 	Modules []ModulePackage `yaml:"modules" json:",omitempty"`
 }
@@ -60,6 +63,19 @@ type RecipePatch struct {
 type Exclusion struct {
 	Object string `yaml:"object" json:"object"`
 	Reason string `yaml:"reason" json:"reason"`
+}
+
+// Branches are choices of optimisation autofdo. Benches turn off one by one what a kernel gets without being asked.
+type Branches struct {
+	// CallTargets of indirect calls are in the profile, and what the profile says is used at the link, too. Nil is true.
+	CallTargets *bool `yaml:"call_targets" json:",omitempty"`
+	AtLink      *bool `yaml:"at_link" json:",omitempty"`
+	// Probes take the place of lines: the compiler marks blocks, and the marks outlast its passes.
+	Probes bool `yaml:"probes" json:",omitempty"`
+	// Level is the optimised kernel's, O2 or O3.
+	Level string `yaml:"level" json:",omitempty"`
+	// LLVM has options of the optimiser and their values, for compiler and linker.
+	LLVM map[string]int `yaml:"llvm" json:",omitempty"`
 }
 
 // Optimisation selects the compiler's flags.
@@ -169,6 +185,7 @@ var (
 	debianName   = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]+$`)
 	moduleNames  = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 	flagName     = regexp.MustCompile(`^-f[a-z][a-z0-9-]*(=[a-z0-9,]+)?$`)
+	llvmName     = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 	symbolName   = regexp.MustCompile(`^[A-Z0-9][A-Za-z0-9_]*$`)
 )
 
@@ -215,7 +232,7 @@ func (r Recipe) validate() *mistake {
 		}
 	}
 	for _, check := range []func() *mistake{
-		r.Source.validate, r.validateFragments, r.validateLists, r.validatePatches, r.validateModules, r.validateTogether,
+		r.Source.validate, r.validateFragments, r.validateLists, r.validateBranches, r.validatePatches, r.validateModules, r.validateTogether,
 	} {
 		if wrong := check(); wrong != nil {
 			return wrong
@@ -268,6 +285,24 @@ func (r Recipe) validateLists() *mistake {
 			return at("exclude", i, "reason")("%s is excluded without a reason", object)
 		}
 		seen[object] = true
+	}
+	return nil
+}
+
+func (r Recipe) validateBranches() *mistake {
+	if r.Branches == nil {
+		return nil
+	}
+	if r.Optimisation != OptimiseAutoFDO {
+		return at("branches")("%s takes no branches", r.orDefault())
+	}
+	if !slices.Contains([]string{"", "O2", "O3"}, r.Branches.Level) {
+		return at("branches", "level")("value %q is not allowed", r.Branches.Level)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Branches.LLVM)) {
+		if !llvmName.MatchString(name) {
+			return at("branches", "llvm", name)("%q is not the name of an option of LLVM's without dashes before it (import-hot-multiplier)", name)
+		}
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (b *Builder) Configure(ctx context.Context, plan Plan, in ConfigureInput, o
 	if err != nil {
 		return err
 	}
-	overlays := in.Variant.overlays()
+	overlays := plan.overlays(in.Variant)
 	var slim *kconfig.Fragment
 	if in.Slim != "" {
 		fragment, err := kconfig.ReadFragment(in.Slim)
@@ -128,10 +128,17 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 		inputs["flags"] = strings.Join(more, " ")
 	}
 	if plan.lines() {
-		inputs["lines"] = strings.Join(autofdo.LineFlags(), " ")
+		inputs["lines"] = strings.Join(plan.sampling().MarkFlags(), " ")
 	}
 	if in.Variant == Instrumented || in.Variant == Optimised && !plan.lines() {
 		inputs["sources"] = "called relative to objects" // counters have their names
+	}
+	if in.Variant == Optimised && plan.lines() {
+		use, err := json.Marshal(plan.sampling())
+		if err != nil {
+			return nil, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+		}
+		inputs["branches"] = string(use)
 	}
 	if in.Variant == Optimised {
 		excluded, err := json.Marshal(plan.Recipe.Exclude)
@@ -186,7 +193,7 @@ func (b *Builder) Compile(ctx context.Context, plan Plan, in CompileInput, watch
 		use := func() error { return b.compile(ctx, source, at, watch) }
 		switch {
 		case in.Variant == Optimised && plan.lines():
-			if input.used, err = at.takeSamples(in.Profile); err != nil {
+			if input.used, err = at.takeSamples(ctx, in.Profile); err != nil {
 				return err
 			}
 		case in.Variant == Optimised:

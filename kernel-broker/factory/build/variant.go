@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
@@ -22,7 +24,8 @@ const (
 	// options; the rest must be that of the kernel to be optimised.
 	Instrumented Variant = "instrumented"
 	// Traced is the plain kernel, byte for byte but for the configuration that
-	// it carries, with a map from addresses to objects.
+	// it carries, with a map from addresses to objects. It is never optimised over
+	// the borders of objects.
 	Traced Variant = "traced"
 	// Optimised is compiled with a profile.
 	Optimised Variant = "optimised"
@@ -59,7 +62,7 @@ func (p Plan) optimised(variant Variant) (string, error) {
 		case OptimiseSize:
 			return "-os", nil
 		case OptimiseAutoFDO:
-			return "-lines", nil
+			return "-" + p.sampling().Marks(), nil
 		}
 		return "", nil
 	case Instrumented:
@@ -68,7 +71,11 @@ func (p Plan) optimised(variant Variant) (string, error) {
 		return "-config", nil
 	case Optimised:
 		if p.Recipe.Optimisation.Profiled() {
-			return "-" + string(p.Recipe.Optimisation), nil
+			flavour := "-" + string(p.Recipe.Optimisation)
+			if p.lines() && p.sampling().Probes {
+				flavour += "-" + p.sampling().Marks()
+			}
+			return flavour, nil
 		}
 		return "", fmt.Errorf("kernel %q: optimisation %s takes no profile", p.Recipe.Name, p.Recipe.orDefault())
 	}
@@ -84,14 +91,29 @@ func (p Plan) optimisation(variant Variant) Optimisation {
 	return p.Recipe.orDefault()
 }
 
+// Quick is the recipe's kernel slimmed and compiled once, at -O2 by the first compiler, without a profile: what a machine that has no kernel yet
+// makes in a few minutes, and shares objects of with others.
+func (r Recipe) Quick() Recipe {
+	r.Compiler, r.Optimisation, r.Branches, r.Exclude = quickCompiler, OptimiseO2, nil, nil
+	r.Fragments = slices.DeleteFunc(slices.Clone(r.Fragments), func(name string) bool { return name == thinLTOFragment })
+	return r
+}
+
+const (
+	quickCompiler   = "gcc-12"
+	thinLTOFragment = "thin-lto"
+)
+
 func (r Recipe) orDefault() Optimisation { return cmp.Or(r.Optimisation, OptimiseO2) }
 
 // overlays of the variant besides those of the optimisation.
-func (v Variant) overlays() []kconfig.Fragment {
-	switch v {
-	case Instrumented:
+func (p Plan) overlays(v Variant) []kconfig.Fragment {
+	switch {
+	case v == Instrumented:
 		return []kconfig.Fragment{countingOptions}
-	case Traced:
+	case v == Traced && p.Merged.Asks(thinLTO):
+		return []kconfig.Fragment{mapOptions, noLTO}
+	case v == Traced:
 		return []kconfig.Fragment{mapOptions}
 	}
 	return nil
@@ -138,6 +160,20 @@ func (p Plan) more(variant Variant) []string {
 // lines reports whether the kernel's code is to be traced back to lines: branches
 // that are recorded on it are addresses.
 func (p Plan) lines() bool { return p.Recipe.Optimisation == OptimiseAutoFDO }
+
+// sampling is how the kernel's branches become its profile.
+func (p Plan) sampling() autofdo.Sampling { return p.Recipe.Sampling() }
+
+// Sampling is how branches of the recipe's kernel become its profile, and how that is used.
+func (r Recipe) Sampling() autofdo.Sampling {
+	s := autofdo.Sampling{CallTargets: true, AtLink: true}
+	if b := r.Branches; b != nil {
+		s.CallTargets = b.CallTargets == nil || *b.CallTargets
+		s.AtLink = b.AtLink == nil || *b.AtLink
+		s.Probes, s.Level, s.LLVM = b.Probes, b.Level, b.LLVM
+	}
+	return s
+}
 
 // profileFolder is where the compiler finds the profile. It never moves: its
 // path is among the flags, and kbuild compiles an object again when those

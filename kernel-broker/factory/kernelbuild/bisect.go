@@ -13,7 +13,10 @@ import (
 // Bisect finds the objects with whose profiles a recipe's kernel does not boot. What was built stays in the cache, so that a
 // search that was stopped goes on where it was.
 func Bisect(ctx context.Context, r Request) (culprit.Outcome, error) {
-	if err := r.Options.Complete(); err != nil {
+	if err := r.Options.Complete(r.Say); err != nil {
+		return culprit.Outcome{}, err
+	}
+	if err := r.Options.CheckInputs(ctx); err != nil {
 		return culprit.Outcome{}, err
 	}
 	p, err := pipeline.Open(ctx, r.Options)

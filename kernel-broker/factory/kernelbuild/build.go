@@ -8,8 +8,10 @@ package kernelbuild
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -114,7 +116,7 @@ func Build(ctx context.Context, r Request, broker Broker) (Result, error) {
 		return Result{}, err
 	}
 	r.Options.UnequalMitigations = policy.Mitigations == site.Any
-	if err := r.Options.Complete(); err != nil {
+	if err := r.Options.Complete(r.Say); err != nil {
 		return Result{}, err
 	}
 	if err := r.TakeRuns(ctx, broker); err != nil {
@@ -122,6 +124,10 @@ func Build(ctx context.Context, r Request, broker Broker) (Result, error) {
 	}
 	// Contact the broker before hours of work.
 	if err := r.prepare(ctx, broker); err != nil {
+		return Result{}, err
+	}
+	// The nodes may have a tool that this host lacks.
+	if err := r.Options.CheckInputs(ctx); err != nil && (r.Slurm == nil || !errors.Is(err, exec.ErrNotFound)) {
 		return Result{}, err
 	}
 	r.Options.Train = r.Options.Train || r.Instrumented

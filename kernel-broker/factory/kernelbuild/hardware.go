@@ -40,7 +40,7 @@ func FindHardware(ctx context.Context, r HardwareRequest) (Hardware, error) {
 	if err != nil {
 		return Hardware{}, err
 	}
-	if err := o.Complete(); err != nil {
+	if err := o.Complete(r.Say); err != nil {
 		return Hardware{}, err
 	}
 	builder := &build.Builder{Catalog: o.Catalog, Cache: build.Cache{Dir: o.Cache}, Jobs: 1, FindSource: build.FindSource,

@@ -38,7 +38,7 @@ func Tune(ctx context.Context, r TuneRequest) (tune.Outcome, error) {
 	if err != nil {
 		return tune.Outcome{}, err
 	}
-	if err := r.Options.Complete(); err != nil {
+	if err := r.Options.Complete(r.Say); err != nil {
 		return tune.Outcome{}, err
 	}
 	recipe, err := build.LoadRecipe(r.Options.Catalog, r.Options.Name)

@@ -31,6 +31,7 @@ func TestTuneRefusesSeveralCPUs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	r.Say = t.Logf
 	r.Site = filepath.Join(t.TempDir(), "factory.yaml")
 	if err := os.WriteFile(r.Site, []byte("mitigations: any\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -108,8 +108,12 @@ func (b Bench) Trace(ctx context.Context, k Kernel, w workload.Workload, dir str
 
 // Branches runs the workload with its training parameters, and notes each branch
 // of the kernel that was taken between the workload's markers (plugin/flow.h).
-func (b Bench) Branches(ctx context.Context, k Kernel, w workload.Workload, dir string) (string, error) {
+// Those through thunks, in the range of these addresses, lead from their caller to where they led.
+func (b Bench) Branches(ctx context.Context, k Kernel, w workload.Workload, thunks [2]uint64, dir string) (string, error) {
 	args := []string{"out=" + countsFile, "branches=" + branchesFile}
+	if thunks[0] < thunks[1] {
+		args = append(args, fmt.Sprintf("thunks=%x-%x", thunks[0], thunks[1]))
+	}
 	if _, _, err := b.Run(ctx, k, w, w.Train, Options{Exact: w.Counted(), Linked: true, Plugin: args}, dir); err != nil {
 		return "", err
 	}

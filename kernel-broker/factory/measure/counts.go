@@ -17,9 +17,13 @@ import (
 // Counts of one side, user or kernel, of a region.
 type Counts struct {
 	Instructions uint64 `json:"instructions"`
-	// RepIterations are those of repeating string instructions after the first,
-	// which an emulator executes one by one and a processor does not.
+	// RepIterations are those of repeating string instructions, which an emulator
+	// executes one by one and a processor does not. Strings is how often such an
+	// instruction begins, which Instructions counts too, and StringBytes what its
+	// iterations move, read or compare.
 	RepIterations uint64 `json:"rep_iterations"`
+	Strings       uint64 `json:"strings"`
+	StringBytes   uint64 `json:"string_bytes"`
 	// Branches are conditional ones; TakenBranches are of all kinds.
 	Branches      uint64 `json:"branches"`
 	TakenBranches uint64 `json:"taken_branches"`
@@ -31,6 +35,8 @@ type Counts struct {
 	L1DMisses      uint64 `json:"l1d_misses"`
 	DTLBMisses     uint64 `json:"dtlb_misses"`
 }
+
+func (c Counts) weighed() float64 { return verdict.Weigh(c.Instructions, c.Strings, c.StringBytes) }
 
 // Region is what was counted between two markers.
 type Region struct {
@@ -46,7 +52,7 @@ type Region struct {
 }
 
 // countsFormat is the plugin's, of the file that it writes.
-const countsFormat = 2
+const countsFormat = 3
 
 type countsDocument struct {
 	Format     int      `json:"format"`
@@ -109,19 +115,22 @@ func whole(text []byte, file countsDocument) bool {
 // what the whole region has.
 var metrics = []struct {
 	name, unit string
-	of         func(Region) uint64
+	of         func(Region) float64
 }{
-	{verdict.KernelInstructions, "instructions/operation", func(r Region) uint64 { return r.Kernel.Instructions }},
-	{verdict.UserInstructions, "instructions/operation", func(r Region) uint64 { return r.User.Instructions }},
-	{verdict.RepIterations, "iterations/operation", func(r Region) uint64 { return r.Kernel.RepIterations }},
-	{verdict.TakenBranches, "branches/operation", func(r Region) uint64 { return r.Kernel.TakenBranches }},
-	{verdict.Mispredictions, "mispredictions/operation", func(r Region) uint64 { return r.Kernel.Mispredictions }},
-	{verdict.L1IMisses, "misses/operation", func(r Region) uint64 { return r.Kernel.L1IMisses }},
-	{verdict.ITLBMisses, "misses/operation", func(r Region) uint64 { return r.Kernel.ITLBMisses }},
-	{verdict.L1DMisses, "misses/operation", func(r Region) uint64 { return r.Kernel.L1DMisses }},
-	{verdict.DTLBMisses, "misses/operation", func(r Region) uint64 { return r.Kernel.DTLBMisses }},
-	{verdict.TextLines, "lines", func(r Region) uint64 { return r.TextLines }},
-	{verdict.TextPages, "pages", func(r Region) uint64 { return r.TextPages }},
+	{verdict.KernelWeighed, "instructions/operation", func(r Region) float64 { return r.Kernel.weighed() }},
+	{verdict.UserWeighed, "instructions/operation", func(r Region) float64 { return r.User.weighed() }},
+	{verdict.KernelInstructions, "instructions/operation", func(r Region) float64 { return float64(r.Kernel.Instructions) }},
+	{verdict.UserInstructions, "instructions/operation", func(r Region) float64 { return float64(r.User.Instructions) }},
+	{verdict.Strings, "strings/operation", func(r Region) float64 { return float64(r.Kernel.Strings) }},
+	{verdict.StringBytes, "bytes/operation", func(r Region) float64 { return float64(r.Kernel.StringBytes) }},
+	{verdict.TakenBranches, "branches/operation", func(r Region) float64 { return float64(r.Kernel.TakenBranches) }},
+	{verdict.Mispredictions, "mispredictions/operation", func(r Region) float64 { return float64(r.Kernel.Mispredictions) }},
+	{verdict.L1IMisses, "misses/operation", func(r Region) float64 { return float64(r.Kernel.L1IMisses) }},
+	{verdict.ITLBMisses, "misses/operation", func(r Region) float64 { return float64(r.Kernel.ITLBMisses) }},
+	{verdict.L1DMisses, "misses/operation", func(r Region) float64 { return float64(r.Kernel.L1DMisses) }},
+	{verdict.DTLBMisses, "misses/operation", func(r Region) float64 { return float64(r.Kernel.DTLBMisses) }},
+	{verdict.TextLines, "lines", func(r Region) float64 { return float64(r.TextLines) }},
+	{verdict.TextPages, "pages", func(r Region) float64 { return float64(r.TextPages) }},
 }
 
 // Measurement of a kernel under one workload.
@@ -182,7 +191,7 @@ func of(like verdict.Sample, regions []Region) []verdict.Sample {
 		like.Metric, like.Unit = metric.name, metric.unit
 		like.Values = make([]float64, 0, len(regions))
 		for _, region := range regions {
-			value := float64(metric.of(region))
+			value := metric.of(region)
 			if verdict.PerOperation(metric.unit) {
 				value /= float64(region.Operations)
 			}

@@ -15,11 +15,11 @@ import (
 // from the guest. They have to fit together.
 func FuzzReadCounts(f *testing.F) {
 	f.Add([]byte(two), 1, 2)
-	f.Add([]byte(`{"format":2,"unended":0,"unbalanced":0,"lost":0,"regions":[]}`), 0, 0)
+	f.Add([]byte(`{"format":3,"unended":0,"unbalanced":0,"lost":0,"regions":[]}`), 0, 0)
 	f.Add([]byte(strings.Replace(two, "9000", "18446744073709551615", 1)), 1, 2)
 	f.Add([]byte(strings.Replace(two, `"l1d_misses": 50, `, "", 1)), 1, 2)
-	f.Add([]byte(`{"format":2,"unended":-1,"regions":[{"marker":1,"user":{},"kernel":{}},{"marker":2,"user":{},"kernel":{}}]} `), 1, 2)
-	f.Add([]byte(`{"format":2,"unended":0,"unbalanced":0,"lost":0,"regions":null}{}`), 0, 0)
+	f.Add([]byte(`{"format":3,"unended":-1,"regions":[{"marker":1,"user":{},"kernel":{}},{"marker":2,"user":{},"kernel":{}}]} `), 1, 2)
+	f.Add([]byte(`{"format":3,"unended":0,"unbalanced":0,"lost":0,"regions":null}{}`), 0, 0)
 	f.Fuzz(func(t *testing.T, text []byte, first, second int) {
 		said := []workload.Region{{Marker: first, Name: "a", Operations: 3}, {Marker: second, Name: "b", Operations: 4}}
 		for n := range len(said) + 1 {

@@ -24,7 +24,7 @@ func TestTracedAtTheLinkedAddresses(t *testing.T) {
 	w := everyKey(t)
 	for name, run := range map[string]func(dir string) error{
 		"trace":    func(dir string) error { _, _, err := b.Trace(t.Context(), k, w, dir); return err },
-		"branches": func(dir string) error { _, err := b.Branches(t.Context(), k, w, dir); return err },
+		"branches": func(dir string) error { _, err := b.Branches(t.Context(), k, w, [2]uint64{}, dir); return err },
 		"measure":  func(dir string) error { _, err := b.Measure(t.Context(), k, w, w.Test, filepath.Dir(dir)); return err },
 	} {
 		dir := filepath.Join(t.TempDir(), "run1")

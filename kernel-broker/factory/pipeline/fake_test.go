@@ -171,7 +171,7 @@ func (f *fake) Profile(_ context.Context, image string, w *graph.Work) error {
 	return f.done("profile", errors.Join(f.did("profile"), err, put(w, profileDir+"/counts", "counted")))
 }
 
-func (f *fake) Record(_ context.Context, image string, w *graph.Work) error {
+func (f *fake) Record(_ context.Context, _ autofdo.Sampling, image string, w *graph.Work) error {
 	text, err := os.ReadFile(filepath.Join(image, build.ImageFile))
 	if err != nil || !strings.HasPrefix(string(text), "plain") {
 		return fmt.Errorf("no plain kernel: %w", err)
@@ -187,10 +187,10 @@ func (f *fake) Measure(_ context.Context, image string, data Data, w *graph.Work
 	}
 	word, _, _ := strings.Cut(string(text), "\n")
 	run := f.Workload().Run(data)
-	sample := verdict.Sample{Workload: "write8", Metric: verdict.KernelInstructions, Unit: "instructions/operation", Exact: true,
+	sample := verdict.Sample{Workload: "write8", Metric: verdict.KernelWeighed, Unit: "instructions/operation", Exact: true,
 		Values: []float64{f.cost[word]}, Seed: run.Seed, Size: run.Size, Operations: run.Size}
 	own := sample
-	own.Metric, own.Values = verdict.UserInstructions, []float64{3840}
+	own.Metric, own.Values = verdict.UserWeighed, []float64{3840}
 	check := verdict.CheckRun{Workload: "write8", Passed: true}
 	if word == "optimised" && f.wrong != "" {
 		check.Passed, check.Detail = false, f.wrong

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,9 +17,11 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 // Options are all that a build of a kernel is made of. As JSON they are what a
@@ -88,6 +91,9 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	if len(o.Samples) > 0 && plan.Recipe.Optimisation != build.OptimiseAutoFDO {
 		return nil, fmt.Errorf("kernel %q: its recipe takes no branches: it does not say optimisation: %s", o.Name, build.OptimiseAutoFDO)
 	}
+	if err := builder.CheckPackages(ctx, plan); err != nil {
+		return nil, err
+	}
 	kernels := Factory{Builder: builder, Plan: plan}
 	if o.SaveTraining != "" && !plan.Recipe.NeedsRun() {
 		return nil, fmt.Errorf("kernel %q: there is no training to save: its recipe has neither slimming nor a profile", o.Name)
@@ -99,10 +105,8 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("kernel %q: %w", o.Name, err)
 	}
 	p.SaveTraining = o.SaveTraining
-	if o.trained() {
-		if p.Training, err = kernels.OpenTraining(ctx); err != nil {
-			return nil, err
-		}
+	if p.Training, err = o.training(ctx, kernels); err != nil {
+		return nil, err
 	}
 	if plan.Recipe.Workload == "" {
 		return p, nil
@@ -135,15 +139,34 @@ func (o Options) changed(recipe build.Recipe) build.Recipe {
 	return recipe
 }
 
-// trained reports whether the catalog's training data take the place of runs. They
+// slimmed reports whether the catalog's training data say what slimming removes. They
 // know nothing of the nodes for which this build slims.
-func (o Options) trained() bool {
-	return !o.Train && len(o.Nodes)+len(o.Counters)+len(o.Traces)+len(o.Samples) == 0
+func (o Options) slimmed() bool {
+	return !o.Train && len(o.Nodes)+len(o.Counters)+len(o.Traces) == 0
+}
+
+// training is what the catalog has in place of runs. What branches or another compiler's
+// profile are not of use for stays: slimming.
+func (o Options) training(ctx context.Context, kernels Factory) (*Training, error) {
+	if !o.slimmed() {
+		return nil, nil
+	}
+	slims := kernels.Plan.Recipe.Slimming == build.SlimmingTrace
+	if len(o.Samples) == 0 {
+		made, err := kernels.OpenTraining(ctx)
+		if !slims || !errors.Is(err, training.ErrOtherCompiler) {
+			return made, err
+		}
+	}
+	if !slims {
+		return nil, nil
+	}
+	return kernels.OpenSlimming(ctx)
 }
 
 // Complete fills in what was not given: the cache, the tools by the place of this
-// program, and the machine. It makes every path absolute.
-func (o *Options) Complete() error {
+// program, and the machine. It makes every path absolute, and says which catalog it is.
+func (o *Options) Complete(say func(format string, args ...any)) error {
 	if o.Cache == "" {
 		dir, err := build.DefaultCacheDir()
 		if err != nil {
@@ -155,13 +178,17 @@ func (o *Options) Complete() error {
 	if err != nil {
 		return err
 	}
-	o.Locate(executable)
+	o.Locate(executable, say)
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
 	o.Machine = fmt.Sprintf("%s, %d CPUs", host, runtime.NumCPU())
-	return o.Absolute()
+	if err := o.Absolute(); err != nil {
+		return err
+	}
+	say("catalog: %s", o.Catalog)
+	return nil
 }
 
 // Absolute makes every path one that means the same in another folder.
@@ -196,9 +223,10 @@ func (o *Options) Absolute() error {
 }
 
 // Locate finds what was not given: in the build folder that the executable is in,
-// else where make install puts it below the same prefix. A catalog in the folder
-// of the caller goes first.
-func (o *Options) Locate(executable string) {
+// else where make install puts it below the same prefix. A catalog in the current
+// folder goes first, unless another user can change it: a recipe's modules run
+// commands as whoever builds.
+func (o *Options) Locate(executable string, say func(format string, args ...any)) {
 	prefix := filepath.Dir(filepath.Dir(executable))
 	libexec := filepath.Join(prefix, "libexec", "kernel-broker")
 	first := func(value *string, paths ...string) {
@@ -216,7 +244,16 @@ func (o *Options) Locate(executable string) {
 	}
 	first(&o.Plugin, filepath.Join(prefix, "measure", "kbcount.so"), filepath.Join(libexec, "kbcount.so"))
 	first(&o.Programs, filepath.Join(prefix, "workloads"), filepath.Join(libexec, "workloads"))
-	first(&o.Catalog, "catalog", filepath.Join(prefix, "share", "kernel-broker", "catalog"))
+	if o.Catalog == "" {
+		own, err := safeopen.OwnTree("catalog")
+		switch {
+		case err == nil:
+			o.Catalog = own
+		case !errors.Is(err, fs.ErrNotExist):
+			say("./catalog is not used: %v; --catalog ./catalog takes it", err)
+		}
+	}
+	first(&o.Catalog, filepath.Join(prefix, "share", "kernel-broker", "catalog"))
 }
 
 // Save writes the options to where a job finds them; the same options always to

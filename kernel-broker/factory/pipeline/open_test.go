@@ -3,6 +3,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -42,14 +43,17 @@ func TestOptionsTravel(t *testing.T) {
 }
 
 func TestLocate(t *testing.T) {
-	dir := t.TempDir()
-	t.Chdir(t.TempDir())
+	dir, here := t.TempDir(), t.TempDir()
+	t.Chdir(here)
 	executable := filepath.Join(dir, "bin", "kernelctl")
+	installed := filepath.Join(dir, "share", "kernel-broker", "catalog")
+	var said []string
+	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 	var o Options
-	o.Locate(executable)
+	o.Locate(executable, say)
 	libexec := filepath.Join(dir, "libexec", "kernel-broker")
-	if o.Plugin != libexec+"/kbcount.so" || o.Programs != libexec+"/workloads" || o.Catalog != dir+"/share/kernel-broker/catalog" {
-		t.Errorf("installed: %+v", o)
+	if o.Plugin != libexec+"/kbcount.so" || o.Programs != libexec+"/workloads" || o.Catalog != installed || said != nil {
+		t.Errorf("installed: %+v, said %q", o, said)
 	}
 	for _, path := range []string{"measure/kbcount.so", "workloads"} {
 		if err := os.MkdirAll(filepath.Join(dir, path), 0o755); err != nil {
@@ -60,13 +64,27 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = Options{}
-	o.Locate(executable)
-	if o.Plugin != filepath.Join(dir, "measure", "kbcount.so") || o.Programs != filepath.Join(dir, "workloads") || o.Catalog != "catalog" {
-		t.Errorf("in a build folder: %+v", o)
+	o.Locate(executable, say)
+	if o.Plugin != filepath.Join(dir, "measure", "kbcount.so") || o.Programs != filepath.Join(dir, "workloads") || o.Catalog != filepath.Join(here, "catalog") || said != nil {
+		t.Errorf("in a build folder: %+v, said %q", o, said)
 	}
 	o = Options{Programs: "mine", Plugin: "mine", Catalog: "mine"}
-	if o.Locate(executable); o.Programs != "mine" || o.Plugin != "mine" || o.Catalog != "mine" {
-		t.Errorf("given: %+v", o)
+	if o.Locate(executable, say); o.Programs != "mine" || o.Plugin != "mine" || o.Catalog != "mine" || said != nil {
+		t.Errorf("given: %+v, said %q", o, said)
+	}
+
+	// Whoever can write the catalog would run commands as the caller.
+	if err := os.Chmod("catalog", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	o = Options{}
+	if o.Locate(executable, say); o.Catalog != installed || len(said) != 1 || !strings.Contains(said[0], "catalog is writable by its group or by all") {
+		t.Errorf("a catalog that others write: %q, said %q", o.Catalog, said)
+	}
+	said = nil
+	o = Options{Catalog: "catalog"}
+	if err := o.Complete(say); err != nil || o.Catalog != filepath.Join(here, "catalog") || len(said) != 1 || said[0] != "catalog: "+o.Catalog {
+		t.Errorf("named: %q, %v, said %q", o.Catalog, err, said)
 	}
 }
 
@@ -83,26 +101,6 @@ func TestInstalledPlaces(t *testing.T) {
 	} {
 		if !strings.Contains(string(text), words) {
 			t.Errorf("make install does not say %q", words)
-		}
-	}
-}
-
-// Training data say what an earlier slimming and an earlier run found: they take the
-// place of neither where a build is given more to go by.
-func TestTrainingIsLeftAside(t *testing.T) {
-	for name, c := range map[string]struct {
-		options Options
-		want    bool
-	}{
-		"nothing given": {Options{}, true},
-		"told to":       {Options{Train: true}, false},
-		"counters":      {Options{Counters: []Counters{{Run: 7}}}, false},
-		"traces":        {Options{Traces: []string{"a"}}, false},
-		"branches":      {Options{Samples: []Samples{{Path: "a"}}}, false},
-		"nodes":         {Options{Nodes: []string{"nodes.json"}}, false},
-	} {
-		if got := c.options.trained(); got != c.want {
-			t.Errorf("%s: %t", name, got)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestBuild(t *testing.T) {
 	if err != nil || worked != everything {
 		t.Fatalf("worked on %s, %v", worked, err)
 	}
-	if !candidate.Benefit() || candidate.Published != "fake@1" || !strings.Contains(candidate.Reason, "kernel instructions -32.2 % on write8") {
+	if !candidate.Benefit() || candidate.Published != "fake@1" || !strings.Contains(candidate.Reason, "kernel instructions (strings weighed) -32.2 % on write8") {
 		t.Errorf("%+v", candidate)
 	}
 	file, err := os.Open(candidate.JSON())
@@ -110,7 +110,7 @@ func TestNoBenefit(t *testing.T) {
 		outcome kb.Outcome
 		reason  string
 	}{
-		"slower than the current one": {func(w *world) { w.cost["optimised"] = 1900 }, kb.OutcomeNoBenefit, "kernel instructions +5.6 %"},
+		"slower than the current one": {func(w *world) { w.cost["optimised"] = 1900 }, kb.OutcomeNoBenefit, "kernel instructions (strings weighed) +5.6 %"},
 		"not correct":                 {func(w *world) { w.wrong = "byte 17 is 0x00" }, kb.OutcomeNoBenefit, "not correct: write8 (byte 17 is 0x00)"},
 	} {
 		w := newWorld(t, nil)

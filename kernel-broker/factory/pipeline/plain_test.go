@@ -39,7 +39,7 @@ func TestMeasurePlain(t *testing.T) {
 		if worked := strings.Join(w.worked, ", "); err != nil || worked != c.want {
 			t.Errorf("%s: worked on %s, want %s; %v", c.data, worked, c.want, err)
 		}
-		if s := measured.Samples; len(s) != 2 || s[0].Metric != verdict.KernelInstructions || s[0].Seed != c.seed || s[0].Values[0] != 1280 {
+		if s := measured.Samples; len(s) != 2 || s[0].Metric != verdict.KernelWeighed || s[0].Seed != c.seed || s[0].Values[0] != 1280 {
 			t.Errorf("%s: %+v", c.data, s)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -40,8 +41,16 @@ var perfMagic = []byte("PERFILE2")
 // sample adds a profile of branches, which the plain kernel tells: none is
 // instrumented.
 func (b *builder) sample() {
+	sampling := b.p.Recipe.Sampling()
 	if len(b.p.Samples) == 0 {
-		b.tries("profile", "branches", stepPlain, b.p.Bench.Record)
+		b.tries("profile", "branches", stepPlain, func(ctx context.Context, kernel string, w *graph.Work) error {
+			return b.p.Bench.Record(ctx, sampling, kernel, w)
+		})
+		if step := &b.steps[len(b.steps)-1]; sampling.CallTargets {
+			inputs := Inputs{callTargets: "joined over thunks"}
+			maps.Copy(inputs, step.Inputs)
+			step.Inputs = inputs
+		}
 		return
 	}
 	inputs := b.inputs(b.p.sampleInputs())
@@ -51,6 +60,9 @@ func (b *builder) sample() {
 		}))
 }
 
+// callTargets is the input of a profile that has those of indirect calls.
+const callTargets = "call targets"
+
 func (p *Pipeline) sampleInputs() (Inputs, error) {
 	inputs := Inputs{}
 	for i, s := range p.Samples {
@@ -59,6 +71,9 @@ func (p *Pipeline) sampleInputs() (Inputs, error) {
 			return nil, err
 		}
 		inputs[fmt.Sprintf("samples %d", i+1)] = fmt.Sprintf("%s times %d", digest, s.Weight)
+	}
+	if p.Recipe.Sampling().CallTargets {
+		inputs[callTargets] = "joined over thunks"
 	}
 	return inputs, nil
 }
@@ -98,7 +113,7 @@ func (p *Pipeline) profileOf(ctx context.Context, tools autofdo.Tools, s Samples
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", s.Path, err)
 	}
-	return made, tools.FromPerf(ctx, filepath.Join(kernel, build.LinesFile), s.Path, made)
+	return made, tools.FromPerf(ctx, p.Recipe.Sampling(), filepath.Join(kernel, build.LinesFile), s.Path, made)
 }
 
 // linesOf finds the kernel of a build id among the plain one and all that were
@@ -152,13 +167,17 @@ func writeProfile(w *graph.Work, write func(path string) error) error {
 	return err
 }
 
-func (e Emulator) Record(ctx context.Context, kernel string, w *graph.Work) error {
+func (e Emulator) Record(ctx context.Context, sampling autofdo.Sampling, kernel string, w *graph.Work) error {
 	manifest, err := build.ReadManifest(kernel)
 	if err != nil {
 		return err
 	}
+	thunks, err := sampling.Thunks(filepath.Join(kernel, build.LinesFile))
+	if err != nil {
+		return err
+	}
 	return aside(w, func(dir string) error {
-		branches, err := e.at(w).Branches(ctx, measure.Kernel{Name: "recorded", Dir: kernel}, e.Load, dir)
+		branches, err := e.at(w).Branches(ctx, measure.Kernel{Name: "recorded", Dir: kernel}, e.Load, [2]uint64{thunks.Begin, thunks.End}, dir)
 		if err != nil {
 			return err
 		}
@@ -252,7 +271,14 @@ func mergeCounters(ctx context.Context, all []Counters, remedy, kernel string, w
 
 // unpackCounters takes regular files out of an archive, into the two folders
 // that belong in it and nowhere else.
-func unpackCounters(ctx context.Context, path, dir string) (err error) {
+func unpackCounters(ctx context.Context, path, dir string) error {
+	return eachCounter(ctx, path, func(header *tar.Header, entry io.Reader) error {
+		return tarlimit.WriteFile(filepath.Join(dir, header.Name), entry) //nolint:gosec // G305: the name is local and clean
+	})
+}
+
+// eachCounter reads an archive of counters and refuses one that has anything else in it.
+func eachCounter(ctx context.Context, path string, take func(*tar.Header, io.Reader) error) (err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -264,7 +290,10 @@ func unpackCounters(ctx context.Context, path, dir string) (err error) {
 	}
 	budget := tarlimit.Budget{Bytes: mostCounted, Entries: mostCounters}
 	err = budget.Each(plain, func(header *tar.Header, entry io.Reader) error {
-		return errors.Join(ctx.Err(), unpackOne(header, entry, dir))
+		if err := errors.Join(ctx.Err(), isCounter(header)); err != nil {
+			return err
+		}
+		return take(header, entry)
 	})
 	if err != nil {
 		return fmt.Errorf("counters: %w", err)
@@ -272,11 +301,11 @@ func unpackCounters(ctx context.Context, path, dir string) (err error) {
 	return nil
 }
 
-func unpackOne(header *tar.Header, from io.Reader, dir string) error {
+func isCounter(header *tar.Header) error {
 	name := header.Name
 	top, _, inside := strings.Cut(name, "/")
 	if header.Typeflag != tar.TypeReg || !inside || !filepath.IsLocal(name) || path.Clean(name) != name || top != pgo.GuestFolder && top != pgo.GuestFolder+pgo.Copying {
 		return fmt.Errorf("%q does not belong in an archive of counters", name)
 	}
-	return tarlimit.WriteFile(filepath.Join(dir, name), from) //nolint:gosec // G305: the name is local and clean
+	return nil
 }

@@ -57,6 +57,19 @@ func TestProfilesOfTwoSites(t *testing.T) {
 	}
 }
 
+// lost is a bench whose workload has a program that nobody built.
+type lost struct{ *fake }
+
+func (lost) Inputs() (Inputs, error) { return nil, errors.New("no such program") }
+
+func TestBranchesOfALostWorkload(t *testing.T) {
+	w := newWorld(t, sampled)
+	w.pipe.Bench = lost{w.fake}
+	if _, worked, err := w.build(); err == nil || !strings.Contains(err.Error(), "no such program") || worked != "" {
+		t.Errorf("worked on %q, %v", worked, err)
+	}
+}
+
 // A file that perf still writes to is another one hours later, when it is read.
 func TestSamplesThatChangeMeanwhile(t *testing.T) {
 	w := newWorld(t, sampled)

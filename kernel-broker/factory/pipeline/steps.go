@@ -44,7 +44,7 @@ type Pipeline struct {
 	Counters []Counters
 	// Samples of branches, for a kernel that is optimised by them.
 	Samples []Samples
-	// Training takes the place of all runs; nil: they are made.
+	// Training takes the place of all runs, or of those for slimming; nil: they are made.
 	Training *Training
 	// SaveTraining is a file for what the runs said, or empty.
 	SaveTraining string
@@ -237,7 +237,7 @@ func (b *builder) slim() (step string) {
 // a profile of its own.
 func (b *builder) profile(slim string) (candidate string) {
 	switch {
-	case b.p.Training != nil:
+	case b.p.Training != nil && !b.p.Training.SlimmingOnly:
 		b.trained("profile", training.Profile)
 	case b.p.Bench == nil:
 		b.err = errors.Join(b.err, errors.New("a profile needs a workload"))
@@ -315,7 +315,7 @@ func (b *builder) judge(plain, candidate string) {
 }
 
 // verdictForm changes when the same facts give another verdict, or one of another form.
-const verdictForm = 3
+const verdictForm = 4
 
 // report adds the verdict and the page. Both read the same facts.
 func (b *builder) report(needs map[string]string) {
@@ -360,8 +360,7 @@ func (b *builder) measure(name, step, candidate string, needs map[string]string)
 			continue
 		}
 		id := measureID(step, data)
-		run := b.p.Bench.Workload().Run(data)
-		mine := Inputs{"data": fmt.Sprintf("%s seed %d size %d", data, run.Seed, run.Size)}
+		mine := MeasureInputs(data, b.p.Bench.Workload().Run(data))
 		maps.Copy(mine, b.bench())
 		b.add(id, "measure", mine, map[string]string{"kernel": step}, emulate,
 			steady(b.bench(), b.p.Bench.Inputs, func(ctx context.Context, w *graph.Work) error {
@@ -372,6 +371,12 @@ func (b *builder) measure(name, step, candidate string, needs map[string]string)
 		}
 		needs[measuredAs(name, data)] = id
 	}
+}
+
+// MeasureInputs are what a measurement depends on beside the kernel and the bench.
+func MeasureInputs(data Data, run verdict.Run) Inputs {
+	return Inputs{"data": fmt.Sprintf("%s seed %d size %d", data, run.Seed, run.Size),
+		"strings": fmt.Sprintf("as %d and 1 for %d bytes", verdict.StringBegin, verdict.StringBytesPerInstruction)}
 }
 
 func measureID(step string, data Data) string { return fmt.Sprintf("measure-%s-%s", step, data) }

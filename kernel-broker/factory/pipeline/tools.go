@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
@@ -59,7 +60,7 @@ type Bench interface {
 	Profile(ctx context.Context, kernel string, work *graph.Work) error
 	// Record runs the plain kernel with the training data, and leaves the folder
 	// profile with a profile of its branches.
-	Record(ctx context.Context, kernel string, work *graph.Work) error
+	Record(ctx context.Context, sampling autofdo.Sampling, kernel string, work *graph.Work) error
 	// Measure runs a kernel with the data and leaves measured.json, of
 	// Measured. A kernel on which the workload fails is a result too.
 	Measure(ctx context.Context, kernel string, data Data, work *graph.Work) error

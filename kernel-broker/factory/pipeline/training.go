@@ -27,11 +27,23 @@ type Training struct {
 	training.Facts
 	// Same: they are of exactly this source and compiler.
 	Same bool
+	// SlimmingOnly: this build has its profile from elsewhere.
+	SlimmingOnly bool
 }
 
 // OpenTraining unpacks the data of the plan's recipe into the cache; nil if it has
 // none.
 func (f Factory) OpenTraining(ctx context.Context) (*Training, error) {
+	return f.openTraining(ctx, false)
+}
+
+// OpenSlimming is OpenTraining without the profile, which may be of any compiler:
+// which options an application does without is no matter of the compiler.
+func (f Factory) OpenSlimming(ctx context.Context) (*Training, error) {
+	return f.openTraining(ctx, true)
+}
+
+func (f Factory) openTraining(ctx context.Context, slimmingOnly bool) (*Training, error) {
 	recipe := f.Plan.Recipe
 	fail := func(err error) (*Training, error) {
 		return nil, fmt.Errorf("kernel %q: %w: kernelctl kernel build %s --train does without them", recipe.Name, err, recipe.Name)
@@ -39,7 +51,7 @@ func (f Factory) OpenTraining(ctx context.Context) (*Training, error) {
 	if recipe.Training == "" {
 		return nil, nil
 	}
-	made := &Training{Digest: recipe.Training}
+	made := &Training{Digest: recipe.Training, SlimmingOnly: slimmingOnly}
 	file := training.File(f.Builder.Catalog, recipe.Name)
 	// A file that changed since it was unpacked is another recipe's.
 	is, err := graph.FileDigest(file)
@@ -63,7 +75,8 @@ func (f Factory) OpenTraining(ctx context.Context) (*Training, error) {
 	if made.Kernel != recipe.Name {
 		return fail(fmt.Errorf("%s: of kernel %q: %w", file, made.Kernel, training.ErrOther))
 	}
-	for name, wanted := range map[string]bool{training.Slimming: recipe.Slimming == build.SlimmingTrace, training.Profile: recipe.Optimisation.Profiled()} {
+	wants := map[string]bool{training.Slimming: recipe.Slimming == build.SlimmingTrace, training.Profile: recipe.Optimisation.Profiled() && !slimmingOnly}
+	for name, wanted := range wants {
 		if _, err := os.Stat(filepath.Join(made.Dir, name)); wanted && err != nil {
 			return fail(fmt.Errorf("%s has no %s", file, name))
 		}
@@ -72,7 +85,8 @@ func (f Factory) OpenTraining(ctx context.Context) (*Training, error) {
 	if err != nil {
 		return nil, err
 	}
-	if made.Same, err = made.Facts.Same(source, compiler); err != nil {
+	made.Same, err = made.Facts.Same(source, compiler)
+	if err != nil && (!slimmingOnly || !errors.Is(err, training.ErrOtherCompiler)) {
 		return fail(err)
 	}
 	return made, nil
@@ -148,7 +162,7 @@ func (p *Pipeline) save(w *graph.Work, made build.Manifest, c Candidate) error {
 		Kernel: p.Recipe.Name, BuildID: made.BuildID, Image: made.Image.Digest,
 		Workload: trainingText(run),
 	}
-	if t := p.Training; t != nil { // the runs are earlier ones
+	if t := p.Training; t != nil && !t.SlimmingOnly { // the runs are earlier ones
 		facts.Source, facts.Compiler, facts.Workload = t.Source, t.Compiler, t.Workload
 	} else if f, ok := p.Kernels.(Factory); ok {
 		var err error
@@ -239,7 +253,7 @@ func (p *Pipeline) given(ctx context.Context, runner *graph.Runner, step string)
 // publishReport copies the report if it is about this very image, or about what the
 // recipe made of another version of the source. What is left of another one goes.
 func (p *Pipeline) publishReport(made build.Manifest, out string, say func(format string, args ...any)) error {
-	if p.Training != nil {
+	if p.Training != nil && !p.Training.SlimmingOnly {
 		report := filepath.Join(p.Training.Dir, training.Report)
 		text, err := os.ReadFile(filepath.Join(report, reportFile))
 		if err != nil {

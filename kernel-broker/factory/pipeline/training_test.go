@@ -254,33 +254,125 @@ func TestTrainedOnAnother(t *testing.T) {
 	}
 }
 
-func TestOpenTraining(t *testing.T) {
+// shelf is a catalog with training data of one recipe.
+type shelf struct {
+	t       *testing.T
+	catalog string
+	made    *Training
+	recipe  build.Recipe
+	patches []build.Patch
+	own     []kconfig.Option
+	cache   build.Cache
+}
+
+func newShelf(t *testing.T) *shelf {
 	made, _ := learned(t, nil)
-	catalog := t.TempDir()
-	packed := func(change func(*training.Facts), folders map[string]string) string {
-		facts := made.Facts
-		facts.Source, facts.Compiler = "linux-source-6.1 6.1.1-1", "gcc-12; gcc-12 1.0; ld 1.0"
-		if change != nil {
-			change(&facts)
-		}
-		sum, err := training.Pack(training.File(catalog, "fake"), facts, folders)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sum
+	return &shelf{t: t, catalog: t.TempDir(), made: made, cache: build.Cache{Dir: t.TempDir()},
+		recipe: build.Recipe{Name: "fake", Optimisation: build.OptimisePGO, Slimming: build.SlimmingTrace, Workload: "write8"}}
+}
+
+func (s *shelf) both() map[string]string {
+	return map[string]string{training.Slimming: filepath.Join(s.made.Dir, training.Slimming), training.Profile: filepath.Join(s.made.Dir, training.Profile)}
+}
+
+func (s *shelf) packed(change func(*training.Facts), folders map[string]string) string {
+	facts := s.made.Facts
+	facts.Source, facts.Compiler = "linux-source-6.1 6.1.1-1", "gcc-12; gcc-12 1.0; ld 1.0"
+	if change != nil {
+		change(&facts)
 	}
-	both := map[string]string{training.Slimming: filepath.Join(made.Dir, training.Slimming), training.Profile: filepath.Join(made.Dir, training.Profile)}
-	recipe := build.Recipe{Name: "fake", Optimisation: build.OptimisePGO, Slimming: build.SlimmingTrace, Workload: "write8"}
-	cache := build.Cache{Dir: t.TempDir()}
-	var patches []build.Patch
-	var own []kconfig.Option
-	open := func(sum string) (*Training, error) {
-		recipe.Training = sum
-		plan := build.Plan{Recipe: recipe, Source: build.SourcePackage{Name: "linux-source-6.1", Version: "6.1.1-1", Patches: patches},
-			Compiler: build.Compiler{Name: "gcc-12", Version: "gcc-12 1.0", Linker: "ld 1.0"}, Merged: kconfig.Merged{Options: own}}
-		builder := &build.Builder{Catalog: catalog, Cache: cache}
-		return Factory{Builder: builder, Plan: plan}.OpenTraining(t.Context())
+	sum, err := training.Pack(training.File(s.catalog, "fake"), facts, folders)
+	if err != nil {
+		s.t.Fatal(err)
 	}
+	return sum
+}
+
+func (s *shelf) factory(sum string) Factory {
+	s.recipe.Training = sum
+	plan := build.Plan{Recipe: s.recipe, Source: build.SourcePackage{Name: "linux-source-6.1", Version: "6.1.1-1", Patches: s.patches},
+		Compiler: build.Compiler{Name: "gcc-12", Version: "gcc-12 1.0", Linker: "ld 1.0"}, Merged: kconfig.Merged{Options: s.own}}
+	return Factory{Builder: &build.Builder{Catalog: s.catalog, Cache: s.cache}, Plan: plan}
+}
+
+// Training data say what earlier runs found, and take the place of none where a build
+// is given more to go by. What they know of slimming is no matter of branches or of the compiler.
+func TestWhatOfTrainingIsOfUse(t *testing.T) {
+	s := newShelf(t)
+	for name, c := range map[string]struct {
+		options Options
+		of      func(*training.Facts)
+		recipe  func(*build.Recipe)
+		want    string
+	}{
+		"nothing given":            {want: "all"},
+		"told to":                  {options: Options{Train: true}, want: "nothing"},
+		"counters":                 {options: Options{Counters: []Counters{{Run: 7}}}, want: "nothing"},
+		"traces":                   {options: Options{Traces: []string{"a"}}, want: "nothing"},
+		"nodes":                    {options: Options{Nodes: []string{"nodes.json"}}, want: "nothing"},
+		"branches":                 {options: Options{Samples: []Samples{{Path: "a"}}}, want: "slimming"},
+		"branches for nodes":       {options: Options{Samples: []Samples{{Path: "a"}}, Nodes: []string{"nodes.json"}}, want: "nothing"},
+		"branches, not slimmed":    {options: Options{Samples: []Samples{{Path: "a"}}}, recipe: func(r *build.Recipe) { r.Slimming = "" }, want: "nothing"},
+		"another compiler":         {of: func(f *training.Facts) { f.Compiler = "clang-19; 19; ld" }, want: "slimming"},
+		"another, not slimmed":     {of: func(f *training.Facts) { f.Compiler = "clang-19; 19; ld" }, recipe: func(r *build.Recipe) { r.Slimming = "" }, want: "refused"},
+		"another source":           {of: func(f *training.Facts) { f.Source = "linux-source-6.12 6.12.1-1" }, want: "refused"},
+		"branches, another source": {options: Options{Samples: []Samples{{Path: "a"}}}, of: func(f *training.Facts) { f.Source = "linux-source-6.12 6.12.1-1" }, want: "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := *s
+			s.t = t
+			if c.recipe != nil {
+				c.recipe(&s.recipe)
+			}
+			made, err := c.options.training(t.Context(), s.factory(s.packed(c.of, s.both())))
+			got := "nothing"
+			switch {
+			case errors.Is(err, training.ErrOther):
+				got = "refused"
+			case err != nil:
+				t.Fatal(err)
+			case made != nil && made.SlimmingOnly:
+				got = "slimming"
+			case made != nil:
+				got = "all"
+			}
+			if got != c.want {
+				t.Errorf("%s is of use, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A build whose profile is another one takes slimming from the data, and no traced kernel.
+func TestSlimmedElsewhere(t *testing.T) {
+	made, _ := learned(t, nil)
+	made.SlimmingOnly = true
+	w := newWorld(t, nil)
+	w.pipe.Training = made
+	w.pipe.SaveTraining = filepath.Join(t.TempDir(), "fake.tar.zst")
+	candidate, worked, err := w.build()
+	if err != nil || !candidate.Benefit() {
+		t.Fatalf("%+v, %v", candidate, err)
+	}
+	if strings.Contains(worked, "traced") || strings.Contains(worked, "slim") || !strings.Contains(worked, "instrumented") || !strings.Contains(worked, "profile") {
+		t.Errorf("worked on %s", worked)
+	}
+	dir := t.TempDir()
+	if _, err := training.Unpack(t.Context(), w.pipe.SaveTraining, w.pipe.SavedTraining(), "fake", dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{training.Slimming, training.Profile, training.Report} {
+		if _, err := os.Stat(filepath.Join(dir, folder)); err != nil {
+			t.Errorf("saved: %v", err)
+		}
+	}
+}
+
+func TestOpenTraining(t *testing.T) {
+	s := newShelf(t)
+	made := s.made
+	packed, both := s.packed, s.both()
+	open := func(sum string) (*Training, error) { return s.factory(sum).OpenTraining(t.Context()) }
 	if none, err := open(""); none != nil || err != nil {
 		t.Errorf("no data: %+v, %v", none, err)
 	}
@@ -289,11 +381,11 @@ func TestOpenTraining(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// docs/ops/kernels.md: own patches and fragments do not make it another source.
-	patches, own = []build.Patch{{Name: "own.patch", Digest: "sha256:1"}}, []kconfig.Option{{Symbol: "OWN", Value: "y"}}
+	s.patches, s.own = []build.Patch{{Name: "own.patch", Digest: "sha256:1"}}, []kconfig.Option{{Symbol: "OWN", Value: "y"}}
 	if got, err = open(packed(nil, both)); err != nil || !got.Same {
 		t.Errorf("own patches and fragments: %+v, %v", got, err)
 	}
-	patches, own = nil, nil
+	s.patches, s.own = nil, nil
 	got, err = open(packed(func(f *training.Facts) { f.Source = "linux-source-6.1 6.1.0-9" }, both))
 	if err != nil || got.Same {
 		t.Errorf("of a point release before: %+v, %v", got, err)
@@ -315,10 +407,10 @@ func TestOpenTraining(t *testing.T) {
 	if _, err := open(sum); err != nil {
 		t.Fatal(err)
 	}
-	recipe.Name = "other"
-	data, err := os.ReadFile(training.File(catalog, "fake"))
+	s.recipe.Name = "other"
+	data, err := os.ReadFile(training.File(s.catalog, "fake"))
 	if err == nil {
-		err = os.WriteFile(training.File(catalog, "other"), data, 0o600)
+		err = os.WriteFile(training.File(s.catalog, "other"), data, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)

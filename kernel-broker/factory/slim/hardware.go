@@ -3,6 +3,7 @@
 package slim
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -205,21 +206,41 @@ var (
 // ReadNodes reads the reports of nodes: lists in JSON, one after the other, as
 // many nodes print them. They come back in the order of their names.
 func ReadNodes(reader io.Reader) ([]kb.DeviceReport, error) {
-	decoder := json.NewDecoder(reader)
+	text, err := io.ReadAll(reader)
+	if err != nil {
+		return nil, fmt.Errorf("hardware: %w", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	var nodes []kb.DeviceReport
 	for {
+		begin := decoder.InputOffset()
 		var list []kb.DeviceReport
 		err := decoder.Decode(&list)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("hardware: %w", err)
+			return nil, fmt.Errorf("hardware: %w", notAList(text, begin, err))
 		}
 		nodes = append(nodes, list...)
 	}
 	return nodes, checkNodes(nodes)
+}
+
+// labelled is a line with srun's label of a task, which srun -l puts before each.
+var labelled = regexp.MustCompile(`^ *[0-9]+: `)
+
+// notAList names the line where the report begins that cannot be read.
+func notAList(text []byte, begin int64, err error) error {
+	rest := bytes.TrimLeft(text[begin:], " \t\r\n")
+	before := text[:len(text)-len(rest)]
+	line := before[bytes.LastIndexByte(before, '\n')+1:]
+	n := 1 + bytes.Count(before, []byte("\n"))
+	if labelled.Match(slices.Concat(line, rest)) {
+		return fmt.Errorf("line %d begins with the label of a task (srun -l): print the reports without it: %w", n, err)
+	}
+	return fmt.Errorf("line %d: %w", n, err)
 }
 
 func ReadNodeFiles(paths []string) ([]kb.DeviceReport, error) {

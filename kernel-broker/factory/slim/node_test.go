@@ -40,7 +40,11 @@ func TestReadNodesRefuses(t *testing.T) {
 		`[{"node":"n1\nCONFIG_X=y"}]`:          "is not allowed",
 		`[{"node":"n1"}] [{"node":"n1"}]`:      `node "n1" reports twice`,
 		`{"node":"n1"}`:                        "cannot unmarshal",
-		`[{"node":"n1","pci":["8086:10d300"]}`: "hardware:",
+		`[{"node":"n1","pci":["8086:10d300"]}`: "hardware: line 1: unexpected EOF",
+		"[{\"node\":\"n1\"}]\n\n[{]":           "hardware: line 3: invalid",
+		"[]\n0: [{\"node\":\"n1\"}]":           "line 2 begins with the label of a task (srun -l): print the reports without it",
+		" 7: [\n":                              "line 1 begins with the label of a task (srun -l)",
+		"70:[]":                                "line 1: json: cannot unmarshal number",
 	} {
 		if _, err := ReadNodes(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), fail) {
 			t.Errorf("%s: error %v, want %q", text, err, fail)

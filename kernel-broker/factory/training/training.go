@@ -67,6 +67,9 @@ type Facts struct {
 var (
 	// ErrOther is data of another source package or compiler.
 	ErrOther = errors.New("training data are of another kernel")
+	// ErrOtherCompiler is a profile that another compiler wrote. What slimming found
+	// holds for any.
+	ErrOtherCompiler = fmt.Errorf("%w: the profile is another compiler's", ErrOther)
 	// ErrDamaged is a file with another content than the recipe says.
 	ErrDamaged = errors.New("training data are damaged or of another recipe")
 )
@@ -81,9 +84,12 @@ func File(catalog, kernel string) string {
 // and compiler the profile serves function by function, and the compiler says
 // which it does not fit.
 func (f Facts) Same(source, compiler string) (bool, error) {
-	for _, part := range []struct{ what, has, wants string }{{"source", f.Source, source}, {"compiler", f.Compiler, compiler}} {
+	for _, part := range []struct {
+		what, has, wants string
+		err              error
+	}{{"source", f.Source, source, ErrOther}, {"compiler", f.Compiler, compiler, ErrOtherCompiler}} {
 		if first(part.has) != first(part.wants) {
-			return false, fmt.Errorf("%s %q, and the kernel is built with %q: %w", part.what, part.has, part.wants, ErrOther)
+			return false, fmt.Errorf("%s %q, and the kernel is built with %q: %w", part.what, part.has, part.wants, part.err)
 		}
 	}
 	return f.Source == source && f.Compiler == compiler, nil

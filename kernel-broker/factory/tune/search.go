@@ -39,7 +39,7 @@ type Trial struct {
 	Result Result `json:"result"`
 	// Beside are the fragments that were kept when it was tried.
 	Beside []string `json:"beside,omitempty"`
-	// Change of kernel instructions against the best kernel before it, as a
+	// Change of kernel instructions, strings weighed, against the best kernel before it, as a
 	// share; nil where nothing was measured.
 	Change *float64 `json:"change,omitempty"`
 	Reason string   `json:"reason,omitempty"`
@@ -259,7 +259,7 @@ func (s *Search) confirm(ctx context.Context) (*Confirmation, error) {
 	return &Confirmation{whole.Standing, whole.Change, whole.Reason}, nil
 }
 
-// compare in kernel instructions, part by part.
+// compare in kernel instructions with strings weighed, part by part.
 func (s *Search) compare(with, without Answer) (verdict.Whole, error) {
 	if len(with.Samples) == 0 || len(without.Samples) == 0 {
 		return verdict.Whole{}, errors.New("nothing was measured")
@@ -280,9 +280,9 @@ func (s *Search) compare(with, without Answer) (verdict.Whole, error) {
 		return verdict.Whole{}, err
 	}
 	run := with.Samples[0].Run()
-	left, right := set.All(a, verdict.KernelInstructions, run), set.All(b, verdict.KernelInstructions, run)
+	left, right := set.All(a, verdict.KernelWeighed, run), set.All(b, verdict.KernelWeighed, run)
 	if len(left) == 0 || len(right) == 0 {
-		return verdict.Whole{}, fmt.Errorf("%s was not measured on both kernels in all parts", verdict.MetricName(verdict.KernelInstructions))
+		return verdict.Whole{}, fmt.Errorf("%s was not measured on both kernels in all parts", verdict.MetricName(verdict.KernelWeighed))
 	}
 	return verdict.CompareAll(left, right, s.Rules), nil
 }

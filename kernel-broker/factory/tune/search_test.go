@@ -50,7 +50,7 @@ func (k *kernels) ask(_ context.Context, fragments []string, test bool) (Answer,
 		}
 		cost *= factor
 	}
-	sample := verdict.Sample{Workload: "w", Metric: verdict.KernelInstructions, Unit: "instructions/operation", Exact: true, Values: []float64{cost}, Seed: 1, Size: 10, Operations: 10}
+	sample := verdict.Sample{Workload: "w", Metric: verdict.KernelWeighed, Unit: "instructions/operation", Exact: true, Values: []float64{cost}, Seed: 1, Size: 10, Operations: 10}
 	if test {
 		sample.Seed, sample.Size, sample.Operations = 2, 20, 20
 	}

@@ -12,7 +12,7 @@ var rules = DefaultRules()
 
 func sample(kernel string, exact bool, values ...float64) Sample {
 	return Sample{
-		Workload: "write8", Metric: KernelInstructions, Unit: "instructions/operation", Kernel: kernel,
+		Workload: "write8", Metric: KernelWeighed, Unit: "instructions/operation", Kernel: kernel,
 		Exact: exact, Values: values, Size: 50000, Seed: 7, Operations: 50000,
 	}
 }
@@ -109,7 +109,7 @@ func TestUnequalMitigationsStandInTheTitle(t *testing.T) {
 	}
 	b.Kernel.Mitigations = []string{"retpoline", "ibrs"}
 	got := Compare(a, b, rules)
-	title := "pgo against stock: write8, kernel instructions - AT unequal mitigations: ibrs, pti"
+	title := "pgo against stock: write8, kernel instructions (strings weighed) - AT unequal mitigations: ibrs, pti"
 	if got.Title() != title {
 		t.Errorf("title %q", got.Title())
 	}

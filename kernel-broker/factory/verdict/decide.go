@@ -100,7 +100,8 @@ func (c Case) decide() Verdict {
 	}
 	var wholes []Whole
 	var comparisons []Comparison
-	for _, metric := range []string{KernelInstructions, WallTime} {
+	instructions, _ := set.Instructions()
+	for _, metric := range []string{instructions, WallTime} {
 		candidate, current := set.All(c.Candidate, metric, c.Application.Test), set.All(c.Current, metric, c.Application.Test)
 		if len(candidate) > 0 && len(current) > 0 {
 			whole := CompareAll(candidate, current, c.Rules)
@@ -237,12 +238,18 @@ func (c Case) weigh(wholes []Whole) Verdict {
 // MetricName for a metric; a model's figure is called one wherever it is named.
 func MetricName(metric string) string {
 	switch metric {
+	case KernelWeighed:
+		return "kernel instructions (strings weighed)"
+	case UserWeighed:
+		return "user instructions (strings weighed)"
 	case KernelInstructions:
 		return "kernel instructions"
 	case UserInstructions:
 		return "user instructions"
-	case RepIterations:
-		return "iterations of kernel string instructions"
+	case Strings:
+		return "beginnings of string instructions in the kernel"
+	case StringBytes:
+		return "bytes of string instructions in the kernel"
 	case TakenBranches:
 		return "taken branches in the kernel"
 	case Mispredictions:

@@ -32,7 +32,7 @@ func TestDecide(t *testing.T) {
 		want   kb.Outcome
 		reason string
 	}{
-		{"a gain", func(*Case) {}, kb.OutcomeBenefit, "kernel instructions -3.9 % on write8 (exact counts, and fewer)"},
+		{"a gain", func(*Case) {}, kb.OutcomeBenefit, "kernel instructions (strings weighed) -3.9 % on write8 (exact counts, and fewer)"},
 		{"a loss", func(c *Case) { c.Samples[0].Values[0] = 1300 }, kb.OutcomeNoBenefit, "+1.6 %"},
 		{"the same", func(c *Case) { c.Samples[0].Values[0] = 1280 }, kb.OutcomeNoBenefit, "the same"},
 		// As measured of two builds that differ in a host name.
@@ -49,7 +49,7 @@ func TestDecide(t *testing.T) {
 			"counts by the host's clock", func(c *Case) {
 				c.Samples = []Sample{sample("pgo", false, 90, 90, 91), sample("slim", false, 99, 99, 99)}
 				c.Samples[0].HostClock, c.Samples[1].HostClock = true, true
-			}, kb.OutcomeRefused, "kernel instructions -9.1 % on write8 (counted by the host's clock, so that the host's load is in it): a workload with one CPU allows a verdict",
+			}, kb.OutcomeRefused, "kernel instructions (strings weighed) -9.1 % on write8 (counted by the host's clock, so that the host's load is in it): a workload with one CPU allows a verdict",
 		},
 		{"a failed check", func(c *Case) {
 			c.Checks = append(c.Checks, CheckRun{Workload: "fsx", Kernel: "pgo", Detail: "wrong bytes at 17"})
@@ -134,6 +134,30 @@ func TestDecide(t *testing.T) {
 		if got.Outcome != c.want || !strings.Contains(got.Reason, c.reason) {
 			t.Errorf("%s: %s: %s; want %s: %s", c.name, got.Outcome, got.Reason, c.want, c.reason)
 		}
+	}
+}
+
+// Facts of before strings were weighed give the verdict and the gains that they gave; with a weighed count on one kernel
+// they give none.
+func TestPlainCountsDecideWhereNothingIsWeighed(t *testing.T) {
+	c := fixture()
+	c.Slim = c.Current
+	for i := range c.Samples {
+		c.Samples[i].Metric = KernelInstructions
+	}
+	own := user(sample("slim", true, 1280))
+	own.Metric = UserInstructions
+	c.Samples = append(c.Samples, own)
+	got := Decide(c)
+	if got.Outcome != kb.OutcomeBenefit || !strings.HasPrefix(got.Reason, "kernel instructions -3.9 % on write8") {
+		t.Errorf("%s: %s", got.Outcome, got.Reason)
+	}
+	if len(got.Gains) != 1 || got.Gains[0].Metric != KernelInstructions || got.Gains[0].Share == nil || got.Gains[0].Share.Value != 0.5 {
+		t.Errorf("gains are %+v", got.Gains)
+	}
+	c.Samples = append(c.Samples, sample("pgo", true, 1230))
+	if got := Decide(c); got.Outcome != kb.OutcomeRefused || len(got.Gains) != 0 {
+		t.Errorf("weighed on one kernel: %s: %s, %+v", got.Outcome, got.Reason, got.Gains)
 	}
 }
 

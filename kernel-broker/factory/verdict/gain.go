@@ -23,7 +23,7 @@ const (
 )
 
 // Gain of a candidate against one kernel, on its application's own workload and
-// in kernel instructions. It informs; what decides are the comparisons.
+// in kernel instructions with strings weighed. It informs; what decides are the comparisons.
 type Gain struct {
 	Baseline string `json:"baseline"`
 	// Kernel is the baseline's name in the report.
@@ -150,8 +150,9 @@ func (c Case) gains() []Gain {
 
 // gain is nil where one of the two was not measured, or they cannot be compared.
 func (c Case) gain(set *Set, against Kernel) *Gain {
-	candidate := set.All(c.Candidate, KernelInstructions, c.Application.Test)
-	baseline := set.All(against, KernelInstructions, c.Application.Test)
+	metric, _ := set.Instructions()
+	candidate := set.All(c.Candidate, metric, c.Application.Test)
+	baseline := set.All(against, metric, c.Application.Test)
 	if len(candidate) == 0 || len(baseline) == 0 {
 		return nil
 	}
@@ -207,7 +208,8 @@ func (w Whole) estimate(resolution float64) (Estimate, error) {
 // shareOfWorkload is nil unless the program's own instructions were counted beside
 // the kernel's, in every part.
 func (c Case) shareOfWorkload(set *Set, kernel Kernel) *Share {
-	inside, outside := set.All(kernel, KernelInstructions, c.Application.Test), set.All(kernel, UserInstructions, c.Application.Test)
+	ofKernel, ofUser := set.Instructions()
+	inside, outside := set.All(kernel, ofKernel, c.Application.Test), set.All(kernel, ofUser, c.Application.Test)
 	if len(inside) != len(outside) {
 		return nil
 	}

@@ -22,7 +22,7 @@ func gainsOf(change func(*Case)) map[string]Gain {
 	return gains
 }
 
-func user(s Sample) Sample { return inMetric(UserInstructions, s) }
+func user(s Sample) Sample { return inMetric(UserWeighed, s) }
 
 // part of a run, of which the workload did so many operations.
 func part(name string, operations int64, s Sample) Sample {
@@ -108,7 +108,7 @@ func TestGain(t *testing.T) {
 		},
 	} {
 		got, has := gainsOf(func(k *Case) { k.Samples, k.RunShares, k.Rules.Resolution = c.samples, c.runs, 0 })[BaselineSlim]
-		if !has || got.Kernel != "slim" || got.Metric != KernelInstructions {
+		if !has || got.Kernel != "slim" || got.Metric != KernelWeighed {
 			t.Errorf("%s: %+v", name, got)
 			continue
 		}
@@ -183,7 +183,7 @@ func TestGainHasTheResolutionInItsSpread(t *testing.T) {
 // What is said is which share it is, and what is not known or not equal.
 func TestGainInWords(t *testing.T) {
 	for want, change := range map[string]func(*Case){
-		"against slim: kernel instructions -25.0 % (-25.1 to -24.9); the workload as a whole -3.1 % (-3.1 to -3.1), " +
+		"against slim: kernel instructions (strings weighed) -25.0 % (-25.1 to -24.9); the workload as a whole -3.1 % (-3.1 to -3.1), " +
 			"with a kernel share of 12.5 % (12.5 to 12.5) of the workload's instructions, counted in the same run": func(*Case) {},
 		"; the application as a whole -0.5 % (-0.8 to -0.2), with a kernel share of 2.0 % (1.0 to 3.0) of the CPU time of the application's jobs, run 3 on stock@1, run 8 on mitgcm@2": func(c *Case) {
 			c.RunShares = []RunShare{{3, "stock@1", 0.01}, {8, "mitgcm@2", 0.03}}

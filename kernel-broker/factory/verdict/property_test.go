@@ -111,13 +111,13 @@ func TestNoWinWithoutCause(t *testing.T) {
 	})
 }
 
-// A model's figure may say what it likes: the verdict is the same.
+// A model's figure, or a count beside the one that decides, may say what it likes: the verdict is the same.
 func TestModelsNeverDecide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := fixture()
 		c.Samples = []Sample{drawSide(t, "pgo").Sample, drawSide(t, "slim").Sample}
 		before := Decide(c)
-		for _, metric := range []string{L1IMisses, Mispredictions, TakenBranches, UserInstructions} {
+		for _, metric := range []string{KernelInstructions, UserInstructions, Strings, StringBytes, L1IMisses, Mispredictions, TakenBranches} {
 			for _, kernel := range []string{"pgo", "slim"} {
 				s := sample(kernel, true, counts(t, metric+kernel)...)
 				s.Metric = metric
@@ -142,6 +142,22 @@ func TestVerdictsDoNotContradict(t *testing.T) {
 			t.Fatal("both win")
 		}
 	})
+}
+
+// More of anything costs more.
+func TestWeigh(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(label string) uint64 { return rapid.Uint64Range(0, 1<<40).Draw(t, label) }
+		n, strings, bytes := draw("instructions"), draw("strings"), draw("bytes")
+		for _, more := range []float64{Weigh(n+1, strings, bytes), Weigh(n, strings+1, bytes), Weigh(n, strings, bytes+1)} {
+			if !(more > Weigh(n, strings, bytes)) {
+				t.Fatalf("%v is not more", more)
+			}
+		}
+	})
+	if page := Weigh(1, 1, 4096); page != 1+30+128 {
+		t.Errorf("a page is %v", page)
+	}
 }
 
 func near(a, b float64) bool {

@@ -14,10 +14,10 @@ func TestSetLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := set.Metrics(); len(got) != 1 || got[0] != KernelInstructions {
+	if got := set.Metrics(); len(got) != 1 || got[0] != KernelWeighed {
 		t.Errorf("metrics %v", got)
 	}
-	if runs := set.Runs(KernelInstructions); len(runs) != 2 || runs[0].Workload != "syscalls" || runs[1].Workload != "write8" {
+	if runs := set.Runs(KernelWeighed); len(runs) != 2 || runs[0].Workload != "syscalls" || runs[1].Workload != "write8" {
 		t.Errorf("runs %v", runs)
 	}
 	if _, err := NewSet([]Sample{one, one}); !errors.Is(err, ErrTwice) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -109,6 +110,35 @@ func (s *Store) hasLocked(digest string, size uint64) (bool, error) {
 	return true, s.dir.Touch(digest, s.o.Now())
 }
 
+// Release ends the grace of a file: Collect removes it when nothing needs it. A missing one is no error.
+func (s *Store) Release(digest string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.dir.Touch(digest, time.Unix(0, 0)); !errors.Is(err, kb.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// Capacity is how many bytes of artifacts the store can have: its limit, or less where the disk has no room for as many.
+func (s *Store) Capacity() (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, used, err := s.listLocked()
+	if err != nil {
+		return 0, err
+	}
+	capacity := s.o.Limit
+	if capacity == 0 {
+		capacity = math.MaxUint64
+	}
+	if free, whole, err := s.o.Space(s.dir.root); err == nil {
+		reserved := reserveOf(whole)
+		capacity = min(capacity, used+max(free, reserved)-reserved)
+	}
+	return capacity, nil
+}
+
 // Put receives an artifact. It returns false, without reading, if the artifact is stored.
 //
 // Errors: those of the source and of Dir.Receive; ErrUnavailable while another upload of the artifact runs, ErrExhausted
@@ -152,6 +182,9 @@ const (
 	reserveFraction = 10
 )
 
+// reserveOf a disk of that size.
+func reserveOf(whole uint64) uint64 { return min(reserve, whole/reserveFraction) }
+
 // errNoRoom: Collect may help.
 var errNoRoom = fmt.Errorf("no room for another artifact: %w", kb.ErrExhausted)
 
@@ -175,7 +208,7 @@ func (s *Store) admit(digest string, size uint64) (has bool, err error) {
 		return false, fmt.Errorf("artifact store is full, %d bytes wanted, %d of %d in use: %w", size, used, s.o.Limit, errNoRoom)
 	}
 	if free, whole, err := s.o.Space(s.dir.root); err == nil {
-		if reserve := min(reserve, whole/reserveFraction); free < reserve || size > free-reserve {
+		if reserve := reserveOf(whole); free < reserve || size > free-reserve {
 			return false, fmt.Errorf("no space on the disk, %d bytes wanted, %d free, of which %d stay for the broker's records: %w", size, free, reserve, errNoRoom)
 		}
 	}

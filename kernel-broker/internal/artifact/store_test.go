@@ -178,6 +178,52 @@ func TestUploadsLeaveRoom(t *testing.T) {
 	w.put(content)
 }
 
+// A file that was released makes room at once, unless something needs it or asks for it again.
+func TestReleasedFilesMakeRoom(t *testing.T) {
+	w := newWorld(t, func(o *StoreOptions) { o.Limit = 100 })
+	var digests []string
+	for _, c := range []string{"a", "b", "c"} {
+		digests = append(digests, w.put([]byte(strings.Repeat(c, 30))))
+		if err := w.Release(digests[len(digests)-1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.needed[digests[1]] = []string{"run 1"}
+	if has, err := w.Has(digests[2], 30); !has || err != nil {
+		t.Fatal(has, err)
+	}
+	w.put([]byte(strings.Repeat("d", 30)))
+	for i, want := range []bool{false, true, true} {
+		if has, err := w.Has(digests[i], 30); has != want || err != nil {
+			t.Errorf("file %d: %v, %v", i, has, err)
+		}
+	}
+	if err := w.Release(digestOf([]byte("no such file"))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit, free, want uint64
+	}{
+		"the limit":           {1000, 5000, 1000},
+		"no limit":            {0, 900, 40 + 900 - 100},
+		"the disk is smaller": {1000, 300, 40 + 300 - 100},
+		"the disk is full":    {1000, 50, 40},
+	} {
+		free := uint64(1000)
+		w := newWorld(t, func(o *StoreOptions) {
+			o.Limit, o.Space = c.limit, func(string) (uint64, uint64, error) { return free, 1000, nil }
+		})
+		w.put([]byte(strings.Repeat("a", 40)))
+		free = c.free
+		if got, err := w.Capacity(); got != c.want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", name, got, err, c.want)
+		}
+	}
+}
+
 func TestQuotaAndConcurrentUploads(t *testing.T) {
 	w := newWorld(t, func(o *StoreOptions) { o.Limit, o.Uploads = 100, 2 })
 	w.put([]byte(strings.Repeat("a", 60)))

@@ -107,9 +107,9 @@ func samplesOf(workload, kernel string, needs float64) []verdict.Sample {
 		metric, unit string
 		share        float64
 	}{
-		{verdict.KernelInstructions, "instructions/operation", 1}, {verdict.TakenBranches, "branches/operation", 0.09},
+		{verdict.KernelWeighed, "instructions/operation", 1}, {verdict.KernelInstructions, "instructions/operation", 0.75}, {verdict.Strings, "strings/operation", 0.001}, {verdict.StringBytes, "bytes/operation", 0.25}, {verdict.TakenBranches, "branches/operation", 0.09},
 		{verdict.L1IMisses, "misses/operation", 0.002}, {verdict.L1DMisses, "misses/operation", 0.05},
-		{verdict.TextLines, "lines", 0.5}, {verdict.UserInstructions, "instructions/operation", 0.2},
+		{verdict.TextLines, "lines", 0.5}, {verdict.UserInstructions, "instructions/operation", 0.15}, {verdict.UserWeighed, "instructions/operation", 0.2},
 	} {
 		metric, share := m.metric, m.share
 		s := verdict.Sample{

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,8 +88,8 @@ func TestReadMeasurement(t *testing.T) {
 	}
 	share, slim, stock := kb.Estimate{Percent: 83.3333, Low: 83.3333, High: 83.3333}, kb.Estimate{Percent: -3.75, Low: -3.8296, High: -3.6704}, kb.Estimate{Percent: -26.4881, Low: -26.5449, High: -26.4313}
 	want := &kb.Measurement{
-		Outcome: kb.OutcomeBenefit, Reason: "kernel instructions -4.5 % on io-write8 (exact counts, and fewer)",
-		Workload: "io-write8", Metric: "kernel_instructions", Report: digest.Of(text),
+		Outcome: kb.OutcomeBenefit, Reason: "kernel instructions (strings weighed) -4.5 % on io-write8 (exact counts, and fewer)",
+		Workload: "io-write8", Metric: "kernel_weighed_instructions", Report: digest.Of(text),
 		ToSlim:  &kb.Gain{Kernel: kb.Estimate{Percent: -4.5, Low: -4.5955, High: -4.4045}, Share: &share, Whole: &slim, Source: kb.ShareOfWorkload},
 		ToStock: &kb.Gain{Kernel: kb.Estimate{Percent: -31.7857, Low: -31.8539, High: -31.7175}, Share: &share, Whole: &stock, Source: kb.ShareOfWorkload},
 	}
@@ -108,6 +109,20 @@ func TestReadMeasurement(t *testing.T) {
 	if !got.ToStock.Unequal {
 		t.Error("other mitigations of stock are not told")
 	}
+}
+
+// A report of before strings were weighed says by its metric what its gains are in.
+func TestReadMeasurementOfPlainCounts(t *testing.T) {
+	f := fixture()
+	f.Samples = slices.DeleteFunc(f.Samples, func(s verdict.Sample) bool {
+		return s.Metric == verdict.KernelWeighed || s.Metric == verdict.UserWeighed
+	})
+	got, err := ReadMeasurement(written(t, f), aKernel)
+	if err != nil || got.Metric != "kernel_instructions" || got.Reason != "kernel instructions -4.5 % on io-write8 (exact counts, and fewer)" ||
+		got.ToSlim.Kernel.Percent != -4.5 || got.ToStock.Share == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	has(t, "the tables", rows(mustMake(t, f)), "Kernel instructions for each operation | io-write8 | 1,344 | 960 |")
 }
 
 // A kernel that is no better is described, too, and one without figures.

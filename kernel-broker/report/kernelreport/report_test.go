@@ -70,7 +70,7 @@ func TestOutcomesOnThePage(t *testing.T) {
 		change func(*Facts)
 		says   []string
 	}{
-		{"benefit", func(*Facts) {}, []string{`class="notice good"`, "Benefit: io-kernel is better than slim for io.", "Kernel instructions -4.5 % on io-write8"}},
+		{"benefit", func(*Facts) {}, []string{`class="notice good"`, "Benefit: io-kernel is better than slim for io.", "Kernel instructions (strings weighed) -4.5 % on io-write8"}},
 		{"no benefit", func(f *Facts) { f.Checks[0].Passed, f.Checks[0].Detail = false, "wrong bytes" }, []string{`class="notice bad"`, "No benefit: io-kernel stays a candidate", "Not correct: fsx (wrong bytes)", "FAILED"}},
 		{"refused", func(f *Facts) { f.Checks = nil }, []string{`class="notice bad"`, "No verdict: io-kernel stays a candidate", "did not run"}},
 	} {
@@ -99,7 +99,7 @@ func TestUnequalMitigationsInTitles(t *testing.T) {
 	}
 	against := 0
 	joined := strings.Join(strings.Fields(out.String()), " ")
-	for _, rest := range strings.Split(joined, "Kernel instructions against stock")[1:] {
+	for _, rest := range strings.Split(joined, "Kernel instructions (strings weighed) against stock")[1:] {
 		against++
 		if !strings.HasPrefix(rest, " - AT unequal mitigations: meltdown") {
 			t.Errorf("a title without it: %.100s", rest)
@@ -153,7 +153,7 @@ func TestWithoutReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := out.String()
-	if !strings.Contains(text, "Kernel instructions against stock") || !strings.Contains(text, "Taken branches in the kernel against stock") {
+	if !strings.Contains(text, "Kernel instructions (strings weighed) against stock") || !strings.Contains(text, "Taken branches in the kernel against stock") {
 		t.Error("nothing is said against stock")
 	}
 	f = bench()

@@ -21,6 +21,12 @@ import (
 const Exactness = "Instructions are not time. What is counted here are the instructions that the kernel executed for one operation " +
 	"of a workload, which an emulator repeats exactly and which says nothing of how long each of them takes."
 
+// weights says what a string instruction counts.
+func weights() string {
+	return fmt.Sprintf("A string instruction counts as %d more when it begins, and as one for each %d bytes, whatever the width of its elements.",
+		verdict.StringBegin, verdict.StringBytesPerInstruction)
+}
+
 //go:embed view.tmpl
 var viewText string
 
@@ -30,7 +36,7 @@ var document = report.NewView(viewText, template.FuncMap{
 	"estimate":  func(e verdict.Estimate) report.Cell { return report.Figure(e.Value, e.String()) },
 	"part":      func(s verdict.Share) report.Cell { return report.Figure(s.Value, s.Part()) },
 	"unequal":   func(all []verdict.Comparison) string { return Titled(verdict.Unequal(all)) },
-	"exactness": func() string { return Exactness }, "join": join, "list": func(all []string) string { return strings.Join(all, "; ") },
+	"exactness": func() string { return Exactness }, "weights": weights, "metric": func(name string) string { return capital(verdict.MetricName(name)) }, "join": join, "list": func(all []string) string { return strings.Join(all, "; ") },
 })
 
 func (r Report) WriteHTML(w io.Writer) error { return r.Document().WriteHTML(w) }

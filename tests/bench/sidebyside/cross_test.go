@@ -53,7 +53,7 @@ var refs = References{Stock: "stock", Slim: "slim"}
 
 func TestTabulate(t *testing.T) {
 	apps, kernels, set := crossFixture(t)
-	table, err := Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules)
+	table, err := Tabulate(verdict.KernelWeighed, apps, kernels, set, refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestTabulate(t *testing.T) {
 func TestTabulateOwnKernelBeaten(t *testing.T) {
 	apps, kernels, set := crossFixture(t)
 	apps[0].Kernel, apps[1].Kernel = "net", "io"
-	table, err := Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules)
+	table, err := Tabulate(verdict.KernelWeighed, apps, kernels, set, refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestTabulateOwnKernelBeaten(t *testing.T) {
 		t.Errorf("io on net's kernel: %s, beaten by %v", row.Place, row.Beaten)
 	}
 	apps[2].Kernel = "net"
-	if table, err = Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules); err != nil || table.Rows[2].Place != Tied {
+	if table, err = Tabulate(verdict.KernelWeighed, apps, kernels, set, refs, rules); err != nil || table.Rows[2].Place != Tied {
 		t.Errorf("a tie is %q, %v", table.Rows[2].Place, err)
 	}
 }
@@ -108,7 +108,7 @@ func TestTabulateUnequalBeatsNobody(t *testing.T) {
 			kernels[i].Mitigations = []string{"pti"}
 		}
 	}
-	table, err := Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules)
+	table, err := Tabulate(verdict.KernelWeighed, apps, kernels, set, refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestTabulateUnequalBeatsNobody(t *testing.T) {
 
 func TestTabulateWithHoles(t *testing.T) {
 	apps, kernels, _ := crossFixture(t)
-	table, err := Tabulate(verdict.KernelInstructions, apps, kernels, mustSet(t, []verdict.Sample{sample("io", true, 5)}), refs, rules)
+	table, err := Tabulate(verdict.KernelWeighed, apps, kernels, mustSet(t, []verdict.Sample{sample("io", true, 5)}), refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestTabulateWithHoles(t *testing.T) {
 func TestTabulateKeepsValueAndSpread(t *testing.T) {
 	apps, kernels, _ := crossFixture(t)
 	set := mustSet(t, []verdict.Sample{sample("io", false, 4, 5, 8), sample("slim", true, 0)})
-	table, err := Tabulate(verdict.KernelInstructions, apps[:1], kernels, set, refs, rules)
+	table, err := Tabulate(verdict.KernelWeighed, apps[:1], kernels, set, refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +160,12 @@ func TestTabulateKeepsValueAndSpread(t *testing.T) {
 func TestTabulateRefuses(t *testing.T) {
 	apps, kernels, set := crossFixture(t)
 	apps[0].Kernel = "nobody"
-	if _, err := Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules); !errors.Is(err, ErrUnknownKernel) {
+	if _, err := Tabulate(verdict.KernelWeighed, apps, kernels, set, refs, rules); !errors.Is(err, ErrUnknownKernel) {
 		t.Errorf("an unknown kernel: %v", err)
 	}
 	apps[0].Kernel = ""
 	bad := mustSet(t, []verdict.Sample{sample("io", true, -5)})
-	if _, err := Tabulate(verdict.KernelInstructions, apps, kernels, bad, refs, rules); err == nil || !strings.Contains(err.Error(), "-5") {
+	if _, err := Tabulate(verdict.KernelWeighed, apps, kernels, bad, refs, rules); err == nil || !strings.Contains(err.Error(), "-5") {
 		t.Errorf("a bad value: %v", err)
 	}
 	if _, err := verdict.NewSet([]verdict.Sample{sample("io", true, 5), sample("io", false, 6)}); !errors.Is(err, verdict.ErrTwice) {
@@ -174,7 +174,7 @@ func TestTabulateRefuses(t *testing.T) {
 }
 
 func sample(kernel string, exact bool, values ...float64) verdict.Sample {
-	return verdict.Sample{Workload: "write8", Metric: verdict.KernelInstructions, Unit: "instructions/operation", Kernel: kernel, Exact: exact,
+	return verdict.Sample{Workload: "write8", Metric: verdict.KernelWeighed, Unit: "instructions/operation", Kernel: kernel, Exact: exact,
 		Values: values, Size: 50000, Seed: 7, Operations: 50000}
 }
 

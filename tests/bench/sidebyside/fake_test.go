@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
@@ -146,7 +147,7 @@ func (f *fake) Trace(_ context.Context, image string, w *graph.Work) error {
 	return f.done("trace", errors.Join(f.did(what), put(w, "run.trace", "ffffffff81000000 ffffffff81000004\n"), put(w, "work.trace", "")))
 }
 
-func (f *fake) Record(context.Context, string, *graph.Work) error {
+func (f *fake) Record(context.Context, autofdo.Sampling, string, *graph.Work) error {
 	return errors.New("no kernel here is optimised by its branches")
 }
 
@@ -166,7 +167,7 @@ func (f *fake) Measure(_ context.Context, image string, data pipeline.Data, w *g
 	}
 	word, _, _ := strings.Cut(string(text), "\n")
 	run := f.Workload().Run(data)
-	sample := verdict.Sample{Workload: "write8", Metric: verdict.KernelInstructions, Unit: "instructions/operation", Exact: true,
+	sample := verdict.Sample{Workload: "write8", Metric: verdict.KernelWeighed, Unit: "instructions/operation", Exact: true,
 		Values: []float64{f.cost[word]}, Seed: run.Seed, Size: run.Size, Operations: run.Size}
 	check := verdict.CheckRun{Workload: "write8", Passed: true}
 	if word == "optimised" && f.wrong != "" {

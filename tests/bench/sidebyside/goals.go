@@ -40,11 +40,11 @@ var whyToSlim = []struct {
 func goals(f kernelreport.Facts, figures kernelreport.Figures, tables []Cross) []Goal {
 	var out []Goal
 	for _, table := range tables {
-		if table.Metric != verdict.KernelInstructions || table.OnOwn == nil {
+		if table.Metric == verdict.WallTime || table.OnOwn == nil {
 			continue
 		}
 		mean := table.OnOwn
-		name := "kernel instructions against %s, geometric mean of %d applications on their own kernels%s"
+		name := verdict.MetricName(table.Metric) + " against %s, geometric mean of %d applications on their own kernels%s"
 		out = append(out,
 			ratioGoal(fmt.Sprintf(name, "slim", mean.OfSlim, kernelreport.Titled(unequal(figures, toSlim))), mean.ToSlim, instructionsToSlim),
 			ratioGoal(fmt.Sprintf(name, "stock", mean.OfStock, kernelreport.Titled(unequal(figures, toStock))), mean.ToStock, instructionsToStock),

@@ -16,7 +16,7 @@ func TestCrossHasABest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set, kernels := drawRow(t)
 		app := verdict.Application{Name: "io", Test: verdict.Run{Workload: "write8", Seed: 7, Size: 50000}, Kernel: "k0"}
-		table, err := Tabulate(verdict.KernelInstructions, []verdict.Application{app}, kernels, set, References{Stock: "k0", Slim: "k1"}, rules)
+		table, err := Tabulate(verdict.KernelWeighed, []verdict.Application{app}, kernels, set, References{Stock: "k0", Slim: "k1"}, rules)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,8 @@ func Make(facts kernelreport.Facts) (Report, error) {
 		kernels[i] = k.Kernel
 	}
 	r := Report{Report: made}
-	for _, metric := range []string{verdict.KernelInstructions, verdict.WallTime} {
+	instructions, _ := set.Instructions()
+	for _, metric := range []string{instructions, verdict.WallTime} {
 		if len(set.Runs(metric)) == 0 {
 			continue
 		}

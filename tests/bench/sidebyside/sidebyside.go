@@ -152,8 +152,7 @@ func (b *builder) join(p *pipeline.Pipeline) (kernel string, err error) {
 // test adds the test run of a workload on a kernel, as a build of the kernel
 // with that workload would do it.
 func (b *builder) test(id, kernel string, bench pipeline.Bench, inputs pipeline.Inputs) {
-	run := bench.Workload().Test
-	mine := pipeline.Inputs{"data": fmt.Sprintf("%s seed %d size %d", pipeline.Test, run.Seed, run.Size)}
+	mine := pipeline.MeasureInputs(pipeline.Test, bench.Workload().Test)
 	maps.Copy(mine, inputs)
 	b.add(id, "measure", mine, map[string]string{"kernel": kernel}, emulate, func(ctx context.Context, w *graph.Work) error {
 		return bench.Measure(ctx, w.Need("kernel"), pipeline.Test, w)

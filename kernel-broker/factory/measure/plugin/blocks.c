@@ -10,7 +10,7 @@ static bool alike(const struct block *a, const struct block *b)
 {
 	return a->start == b->start && a->end == b->end && a->last == b->last &&
 	       a->instructions == b->instructions && a->kind == b->kind &&
-	       a->target == b->target;
+	       a->target == b->target && a->width == b->width;
 }
 
 static size_t place(const struct blocks *all, const struct block *like)
@@ -63,12 +63,38 @@ struct block *blocks_get(struct blocks *all, const struct block *like)
 			.target = like->target,
 			.instructions = like->instructions,
 			.kind = like->kind,
+			.width = like->width,
 			.kernel = like->start >= KERNEL_FIRST,
 		};
 		all->slots[at] = fresh;
 		all->used++;
 	}
 	return all->slots[at];
+}
+
+bool blocks_part(struct block *body, uint64_t before, struct block *tail)
+{
+	const uint64_t page = UINT64_C(1) << PAGE_SHIFT;
+
+	if (body->instructions < 2 || page - body->last % page >= INSN_LONGEST)
+		return false;
+	*tail = (struct block){
+		.start = body->last,
+		.end = body->end,
+		.last = body->last,
+		.target = body->target,
+		.instructions = 1,
+		.kind = body->kind,
+		.width = body->width,
+	};
+	*body = (struct block){
+		.start = body->start,
+		.end = body->last,
+		.last = before,
+		.instructions = body->instructions - 1,
+		.kind = INSN_OTHER,
+	};
+	return true;
 }
 
 void blocks_free(struct blocks *all)

@@ -19,7 +19,8 @@ struct block {
 	uint64_t last;   /* address of the last instruction */
 	uint64_t target; /* of a branch at the end that names it, else 0 */
 	uint32_t instructions;
-	uint8_t kind; /* enum insn_kind of the last instruction */
+	uint8_t kind;  /* enum insn_kind of the last instruction */
+	uint8_t width; /* and its bytes each time, as in struct insn */
 	bool kernel;
 	atomic_bool ran;
 	atomic_uint_fast64_t runs; /* in regions */
@@ -41,6 +42,18 @@ struct blocks {
  * memory is out. Records stay where they are until blocks_free.
  */
 struct block *blocks_get(struct blocks *all, const struct block *like);
+
+/*
+ * Parts a block in two where its last instruction may not belong to it, and
+ * says whether it did. QEMU 7.2 takes an instruction that goes on in the next
+ * page out of a block that does not begin with it, once it has met that page;
+ * the plugin's list of the block keeps it, with the bytes that were read.
+ * Nothing but its length tells it from a whole one, so what begins too near to
+ * the page's end becomes a block of its own, to be counted when it runs. The
+ * instruction before it begins at that address.
+ */
+bool blocks_part(struct block *body, uint64_t before, struct block *tail);
+
 void blocks_free(struct blocks *all);
 
 /* Memory that the code of the kernel's blocks lies in. */

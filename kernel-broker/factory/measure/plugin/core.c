@@ -28,6 +28,17 @@ static void decide(struct core *core, const struct block *branch,
 		count(core, branch, COUNT_MISPREDICTIONS, 1);
 }
 
+/*
+ * QEMU translates a repeating string instruction as the end of a block that
+ * does one iteration and jumps back to the instruction, which from then on is a
+ * block of its own. With -icount, and wherever blocks may be chained, it looks
+ * at the count before an iteration only (repz_opt in target/i386): n iterations
+ * are n + 1 runs, of which the last moves nothing. The repeats are thus the
+ * iterations, and none where the count is 0. scas and cmps that end by what they
+ * find leave without that last run and count one iteration too few. After an
+ * interrupt the instruction begins anew, and one iteration passes for its
+ * beginning; after a fault none does, as the faulting one is done twice.
+ */
 static bool repeats(const struct block *previous, const struct block *block)
 {
 	return previous && previous->kind == INSN_REP &&
@@ -42,6 +53,7 @@ void core_run(struct core *core, const struct block *block)
 	core->previous = block;
 	if (repeats(previous, block)) {
 		count(core, block, COUNT_REP_ITERATIONS, 1);
+		count(core, block, COUNT_STRING_BYTES, block->width);
 		return;
 	}
 	if (core->flow)
@@ -49,6 +61,8 @@ void core_run(struct core *core, const struct block *block)
 	if (previous && previous->kind == INSN_CONDITIONAL)
 		decide(core, previous, block);
 	count(core, block, COUNT_INSTRUCTIONS, block->instructions);
+	if (block->kind == INSN_REP)
+		count(core, block, COUNT_STRINGS, 1);
 	if (block->kind == INSN_JUMP)
 		count(core, block, COUNT_TAKEN_BRANCHES, 1);
 

@@ -18,7 +18,9 @@
 
 enum counter {
 	COUNT_INSTRUCTIONS,
-	COUNT_REP_ITERATIONS, /* of string instructions, after the first */
+	COUNT_REP_ITERATIONS, /* of repeating string instructions */
+	COUNT_STRINGS,        /* how often such an instruction begins */
+	COUNT_STRING_BYTES,   /* what their iterations move, read or compare */
 	COUNT_BRANCHES,       /* conditional ones */
 	COUNT_TAKEN_BRANCHES, /* of all kinds */
 	COUNT_MISPREDICTIONS, /* of conditional ones, by the model */

@@ -73,9 +73,49 @@ static bool branched(const struct block *previous, const struct block *block)
 	return false;
 }
 
+static bool in_thunk(const struct flow *flow, const struct block *block)
+{
+	return block->start >= flow->thunks_begin &&
+	       block->start < flow->thunks_end;
+}
+
+static void enter_thunk(struct flow *flow, const struct block *previous,
+			const struct block *thunk)
+{
+	flow->site = 0;
+	if (!previous || !previous->kernel)
+		return;
+	flow_break(flow, previous);
+	if (branched(previous, thunk))
+		flow->site = previous->last;
+}
+
+/* A thunk is left by a return or by a jump through a register. */
+static void leave_thunk(struct flow *flow, const struct block *thunk,
+			const struct block *block)
+{
+	bool left = thunk->kind == INSN_JUMP && !thunk->target;
+
+	if (left && flow->site && block->kernel &&
+	    add(&flow->branches, flow->site, block->start, 1))
+		flow->lost = true;
+	flow->begin = block->kernel ? block->start : 0;
+}
+
 void flow_run(struct flow *flow, const struct block *previous,
 	      const struct block *block)
 {
+	bool from_thunk = previous && in_thunk(flow, previous);
+
+	if (in_thunk(flow, block)) {
+		if (!from_thunk)
+			enter_thunk(flow, previous, block);
+		return;
+	}
+	if (from_thunk) {
+		leave_thunk(flow, previous, block);
+		return;
+	}
 	if (previous && previous->kernel) {
 		bool taken = branched(previous, block);
 

@@ -1,7 +1,9 @@
 /*
  * The kernel's flow of control, as a processor with an endless branch record
  * would write it down: each taken branch, and each range of instructions that
- * ran between two of them, with how often.
+ * ran between two of them, with how often. What goes through a thunk, as indirect
+ * calls and returns do under mitigations, is one branch from the caller to where
+ * it led: a compiler makes a direct call of a call whose targets it knows.
  */
 #ifndef KBCOUNT_FLOW_H
 #define KBCOUNT_FLOW_H
@@ -28,7 +30,9 @@ struct pairs {
 
 struct flow {
 	uint64_t begin; /* of the open range, 0 without one */
-	bool lost;      /* memory was out once: the record is not whole */
+	uint64_t site;  /* of the branch into the thunk that runs, 0 for none */
+	uint64_t thunks_begin, thunks_end; /* the kernel's thunks; 0: none */
+	bool lost; /* memory was out once: the record is not whole */
 	struct pairs ranges;
 	struct pairs branches;
 };

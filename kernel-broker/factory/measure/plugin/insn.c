@@ -1,5 +1,10 @@
 #include "insn.h"
 
+static bool is_rex(uint8_t byte)
+{
+	return (byte & 0xf0) == 0x40;
+}
+
 static bool is_prefix(uint8_t byte)
 {
 	switch (byte) {
@@ -16,14 +21,28 @@ static bool is_prefix(uint8_t byte)
 	case 0xf3:
 		return true;
 	}
-	return (byte & 0xf0) == 0x40; /* REX */
+	return is_rex(byte);
+}
+
+static bool is_port(uint8_t opcode)
+{
+	return opcode >= 0x6c && opcode <= 0x6f;
 }
 
 static bool is_string(uint8_t opcode)
 {
 	return (opcode >= 0xa4 && opcode <= 0xa7) ||
-	       (opcode >= 0xaa && opcode <= 0xaf) ||
-	       (opcode >= 0x6c && opcode <= 0x6f);
+	       (opcode >= 0xaa && opcode <= 0xaf) || is_port(opcode);
+}
+
+/* The last bit of the opcode says whether elements are bytes. */
+static uint8_t width_of(uint8_t opcode, bool short_operand, uint8_t rex)
+{
+	if (!(opcode & 1))
+		return 1;
+	if (rex & 0x08 && !is_port(opcode))
+		return 8;
+	return short_operand ? 2 : 4;
 }
 
 static bool is_jump(uint8_t opcode, uint8_t modrm)
@@ -60,11 +79,16 @@ static uint64_t relative(const uint8_t *bytes, size_t size, size_t width,
 struct insn insn_read(const uint8_t *bytes, size_t size, uint64_t address)
 {
 	struct insn insn = { .kind = INSN_OTHER };
-	bool repeat = false;
+	bool repeat = false, short_operand = false;
+	uint8_t rex = 0;
 	size_t i = 0;
 
-	for (; i < size && is_prefix(bytes[i]); i++)
+	for (; i < size && is_prefix(bytes[i]); i++) {
 		repeat |= bytes[i] == 0xf2 || bytes[i] == 0xf3;
+		short_operand |= bytes[i] == 0x66;
+		/* One with another prefix behind it has no effect. */
+		rex = is_rex(bytes[i]) ? bytes[i] : 0;
+	}
 	if (i >= size)
 		return insn;
 
@@ -87,6 +111,7 @@ struct insn insn_read(const uint8_t *bytes, size_t size, uint64_t address)
 			insn.target = relative(bytes, size, 4, address);
 	} else if (repeat && is_string(opcode)) {
 		insn.kind = INSN_REP;
+		insn.width = width_of(opcode, short_operand, rex);
 	}
 	return insn;
 }

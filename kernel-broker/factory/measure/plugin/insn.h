@@ -16,9 +16,13 @@ enum insn_kind {
 struct insn {
 	enum insn_kind kind;
 	uint64_t target; /* of a branch that names it, else 0 */
+	uint8_t width;   /* bytes that INSN_REP moves each time, else 0 */
 };
 
 struct insn insn_read(const uint8_t *bytes, size_t size, uint64_t address);
+
+/* An instruction has at most so many bytes. */
+#define INSN_LONGEST 15
 
 /*
  * A marker is a "nopl disp32(%rax)": it does nothing on any processor, and no

@@ -3,7 +3,7 @@
  * user and kernel, and writes down which blocks of the kernel ran.
  *
  *	-plugin kbcount.so,out=FILE[,data=1][,trace=FILE][,regiontrace=FILE]
- *		[,runs=FILE][,branches=FILE]
+ *		[,runs=FILE][,branches=FILE][,thunks=BEGIN-END]
  *
  * out          JSON, one record for each region between two markers
  * data         1: out has what models of a data cache and of a translation
@@ -15,11 +15,13 @@
  *              the instructions went
  * branches     which branches of the kernel were taken in regions, and what ran
  *              between them, with how often (flow.h)
+ * thunks       where the kernel has its thunks, in hex: branches go through them
  *
  * Counting is by translated block: a block that a fault or a timer leaves
  * early counts whole. With QEMU's -icount the same guest gives the same counts.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -42,6 +44,7 @@ static struct {
 	const char *region_trace;
 	const char *runs;
 	const char *branches;
+	const char *thunks;
 
 	/* Translating and marking happen on all processors' threads. */
 	pthread_mutex_t lock;
@@ -130,6 +133,23 @@ static void find_markers(struct qemu_plugin_tb *tb, size_t n)
 	}
 }
 
+static struct block *get_block(const struct block *like)
+{
+	pthread_mutex_lock(&kb.lock);
+	struct block *block = blocks_get(&kb.blocks, like);
+	pthread_mutex_unlock(&kb.lock);
+	if (!block)
+		die("block");
+	return block;
+}
+
+static uint64_t second_last(const struct qemu_plugin_tb *tb, size_t n)
+{
+	return n > 1 ? qemu_plugin_insn_vaddr(
+			       qemu_plugin_tb_get_insn(tb, n - 2)) :
+		       0;
+}
+
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
@@ -149,13 +169,18 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		.target = end.target,
 		.instructions = (uint32_t)n,
 		.kind = (uint8_t)end.kind,
+		.width = end.width,
 	};
+	struct block tail;
 
-	pthread_mutex_lock(&kb.lock);
-	struct block *block = blocks_get(&kb.blocks, &like);
-	pthread_mutex_unlock(&kb.lock);
-	if (!block)
-		die("block");
+	/* QEMU calls nothing for an instruction that it took out. */
+	if (blocks_part(&like, second_last(tb, n), &tail))
+		qemu_plugin_register_vcpu_insn_exec_cb(last, on_block,
+						       QEMU_PLUGIN_CB_NO_REGS,
+						       get_block(&tail));
+
+	struct block *block = get_block(&like);
+
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block,
 					     QEMU_PLUGIN_CB_NO_REGS, block);
 	for (size_t i = 0; kb.regions.data && i < n; i++)
@@ -235,6 +260,7 @@ static int read_argument(char *argument)
 		{ "regiontrace=", &kb.region_trace },
 		{ "runs=", &kb.runs },
 		{ "branches=", &kb.branches },
+		{ "thunks=", &kb.thunks },
 	};
 
 	if (strcmp(argument, "data=1") == 0) {
@@ -252,9 +278,29 @@ static int read_argument(char *argument)
 	}
 	fprintf(stderr,
 		"kbcount: argument \"%s\": not one of out=FILE, "
-		"data=1, trace=FILE, regiontrace=FILE, runs=FILE, branches=FILE\n",
+		"data=1, trace=FILE, regiontrace=FILE, runs=FILE, branches=FILE, "
+		"thunks=BEGIN-END\n",
 		argument);
 	return -1;
+}
+
+static int new_flow(struct core *core)
+{
+	struct flow *flow = calloc(1, sizeof(*flow));
+
+	if (!flow) {
+		fprintf(stderr, "kbcount: no memory for branches\n");
+		return -1;
+	}
+	if (kb.thunks && sscanf(kb.thunks, "%" SCNx64 "-%" SCNx64,
+				&flow->thunks_begin, &flow->thunks_end) != 2) {
+		fprintf(stderr, "kbcount: thunks=%s: not BEGIN-END in hex\n",
+			kb.thunks);
+		free(flow);
+		return -1;
+	}
+	core->flow = flow;
+	return 0;
 }
 
 int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info,
@@ -276,11 +322,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info,
 		return -1;
 	}
 	for (unsigned int i = 0; kb.branches && i < kb.n_cores; i++) {
-		kb.cores[i].flow = calloc(1, sizeof(struct flow));
-		if (!kb.cores[i].flow) {
-			fprintf(stderr, "kbcount: no memory for branches\n");
+		if (new_flow(&kb.cores[i]))
 			return -1;
-		}
 	}
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
 	qemu_plugin_register_atexit_cb(id, on_exit_of_qemu, NULL);

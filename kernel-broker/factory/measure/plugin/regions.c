@@ -69,6 +69,8 @@ static void write_domain(const uint64_t *counts, bool data, const char *name,
 	static const char *const names[COUNTERS] = {
 		[COUNT_INSTRUCTIONS] = "instructions",
 		[COUNT_REP_ITERATIONS] = "rep_iterations",
+		[COUNT_STRINGS] = "strings",
+		[COUNT_STRING_BYTES] = "string_bytes",
 		[COUNT_BRANCHES] = "branches",
 		[COUNT_TAKEN_BRANCHES] = "taken_branches",
 		[COUNT_MISPREDICTIONS] = "mispredictions",
@@ -93,7 +95,7 @@ int regions_write(const struct regions *all, FILE *to)
 	size_t whole = all->length - (all->open ? 1 : 0);
 
 	fprintf(to,
-		"{\"format\": 2, \"unended\": %d, \"unbalanced\": %" PRIu64
+		"{\"format\": 3, \"unended\": %d, \"unbalanced\": %" PRIu64
 		", \"lost\": %" PRIu64 ", \"regions\": [",
 		all->open, all->unbalanced, all->lost);
 	for (size_t i = 0; i < whole; i++) {

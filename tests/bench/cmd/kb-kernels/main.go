@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string) int {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Catalog, "catalog", "", "folder with benches/, kernels/, fragments/ and workloads/ (default ./catalog, else the installed one)")
+	f.StringVar(&o.Catalog, "catalog", "", "folder with benches/, kernels/, fragments/ and workloads/ (default ./catalog if only the caller and root can write it, else the installed one)")
 	f.IntVar(&o.Jobs, "jobs", runtime.NumCPU(), "compilers at a time")
 	f.IntVar(&parallel, "parallel", 1, "steps at a time")
 	f.IntVar(&wall, "wall", 0, "take wall time too, in this many rounds (0: do not)")
@@ -107,7 +107,7 @@ func bench(ctx context.Context, name string, o pipeline.Options, parallel, wall 
 	if wall > 0 {
 		o.Command += fmt.Sprintf(" --wall %d", wall)
 	}
-	if err := o.Complete(); err != nil {
+	if err := o.Complete(func(format string, args ...any) { fmt.Fprintf(os.Stderr, program+": "+format+"\n", args...) }); err != nil {
 		return err
 	}
 	plan, err := sidebyside.LoadPlan(o.Catalog, name)

@@ -81,6 +81,142 @@ static void accesses(void)
 	free(core);
 }
 
+static struct block *string(uint64_t start, uint32_t n, uint8_t width)
+{
+	struct block like = {
+		.start = start,
+		.end = start + 4 * n,
+		.last = start + 4 * (n - 1),
+		.instructions = n,
+		.kind = INSN_REP,
+		.width = width,
+	};
+
+	return blocks_get(&all, &like);
+}
+
+/* One string instruction at the end of a block, and so many iterations. */
+static void strings_of(uint8_t width, int iterations, struct counts *sum)
+{
+	struct core *core = calloc(1, sizeof(*core));
+	uint64_t start = KERNEL + 12288 + 64 * width;
+	struct block *again = string(start + 8, 1, width);
+
+	core_run(core, string(start, 3, width));
+	for (int i = 0; i < iterations; i++)
+		core_run(core, again);
+	core_run(core, make(start + 12, 2, INSN_OTHER, 0));
+	memset(sum, 0, sizeof(*sum));
+	core_sum(core, sum);
+	free(core);
+}
+
+static void strings(void)
+{
+	const enum counter alike[] = { COUNT_INSTRUCTIONS, COUNT_STRINGS,
+				       COUNT_STRING_BYTES };
+	struct counts bytes, quads, none;
+
+	strings_of(1, 64, &bytes);
+	strings_of(8, 8, &quads);
+	strings_of(8, 0, &none);
+	for (size_t i = 0; i < sizeof(alike) / sizeof(alike[0]); i++)
+		is_int(bytes.of[DOMAIN_KERNEL][alike[i]],
+		       quads.of[DOMAIN_KERNEL][alike[i]],
+		       "whatever the width: counter %d", alike[i]);
+	is_int(quads.of[DOMAIN_KERNEL][COUNT_STRINGS], 1, "one begins");
+	is_int(quads.of[DOMAIN_KERNEL][COUNT_STRING_BYTES], 64, "its bytes");
+	is_int(quads.of[DOMAIN_USER][COUNT_STRING_BYTES], 0, "not the user's");
+	is_int(none.of[DOMAIN_KERNEL][COUNT_STRINGS], 1, "it begins in vain");
+	is_int(none.of[DOMAIN_KERNEL][COUNT_STRING_BYTES], 0, "and moves none");
+}
+
+static char *text_of(int (*write)(FILE *))
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	is_int(write(to), 0, "written");
+	fclose(to);
+	return text;
+}
+
+static struct flow flow;
+
+static int write_flow(FILE *to)
+{
+	const struct flow *flows[] = { &flow };
+
+	return flow_write(flows, 1, to);
+}
+
+/* What ran in parts has the counts of what ran as one. */
+static void parts(void)
+{
+	const uint64_t page = KERNEL + (1 << 16);
+	struct block *next = make(page - 6, 2, INSN_OTHER, 0);
+	struct block *callee = make(KERNEL, 1, INSN_OTHER, 0);
+	struct core *core = calloc(1, sizeof(*core));
+	struct counts sum = { 0 };
+	char *text;
+	struct block tail, body = {
+		.start = page - 14,
+		.end = page - 1,
+		.last = page - 6,
+		.instructions = 3,
+		.target = KERNEL,
+		.kind = INSN_JUMP,
+	};
+	struct block whole = body, early = body;
+
+	early.last = page - 15;
+	ok(!blocks_part(&early, page - 20, &tail), "ends in its page, surely");
+	is_int(early.instructions, 3, "and stays as it is");
+	early.last = page - 1;
+	early.instructions = 1;
+	ok(!blocks_part(&early, 0, &tail), "the first crosses and belongs");
+
+	ok(blocks_part(&body, page - 10, &tail), "may go on in the next page");
+	is_int(body.instructions, 2, "body: instructions");
+	is_int(body.end, page - 6, "body: end");
+	is_int(body.last, page - 10, "body: last instruction");
+	is_int(body.kind, INSN_OTHER, "body: no jump");
+	is_int(body.target, 0, "body: no target");
+	is_int(tail.start, page - 6, "tail: start");
+	is_int(tail.end, whole.end, "tail: end");
+	is_int(tail.last, page - 6, "tail: last instruction");
+	is_int(tail.instructions, 1, "tail: instructions");
+	is_int(tail.kind, whole.kind, "tail: kind");
+	is_int(tail.target, KERNEL, "tail: target");
+
+	core->flow = &flow;
+	core_run(core, blocks_get(&all, &body));
+	core_run(core, next);
+	core_sum(core, &sum);
+	is_int(sum.of[DOMAIN_KERNEL][COUNT_INSTRUCTIONS], 4,
+	       "the jump was taken out: it runs with what follows");
+	is_int(sum.of[DOMAIN_KERNEL][COUNT_TAKEN_BRANCHES], 0, "not taken");
+	core_run(core, blocks_get(&all, &body));
+	core_run(core, blocks_get(&all, &tail));
+	core_run(core, callee);
+	memset(&sum, 0, sizeof(sum));
+	core_sum(core, &sum);
+	is_int(sum.of[DOMAIN_KERNEL][COUNT_INSTRUCTIONS], 8, "the jump ran");
+	is_int(sum.of[DOMAIN_KERNEL][COUNT_TAKEN_BRANCHES], 1, "taken");
+	text = text_of(write_flow);
+	is_text(text,
+		"2\n"
+		"ffffffff8100fff2-ffffffff8100fffa:1\n"
+		"ffffffff8100fff2-ffffffff8100fffe:1\n"
+		"1\n"
+		"ffffffff8100fffa->ffffffff81000000:1\n",
+		"ranges go on over the parts");
+	free(text);
+	flow_free(&flow);
+	free(core);
+}
+
 static void repeats(void)
 {
 	struct core *core = calloc(1, sizeof(*core));
@@ -110,17 +246,6 @@ static void repeats(void)
 	is_int(sum.of[DOMAIN_KERNEL][COUNT_REP_ITERATIONS], 99,
 	       "nothing follows what was cut off");
 	free(core);
-}
-
-static char *text_of(int (*write)(FILE *))
-{
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-
-	is_int(write(to), 0, "written");
-	fclose(to);
-	return text;
 }
 
 static int write_ran(FILE *to)
@@ -223,13 +348,15 @@ static void regions(void)
 	regions_end(&marked, &now, &some);
 	text = text_of(write_marked);
 	is_text(text,
-		"{\"format\": 2, \"unended\": 0, \"unbalanced\": 0, "
+		"{\"format\": 3, \"unended\": 0, \"unbalanced\": 0, "
 		"\"lost\": 0, \"regions\": [\n"
 		"{\"marker\": 3, \"user\": {\"instructions\": 0, "
-		"\"rep_iterations\": 0, \"branches\": 0, "
+		"\"rep_iterations\": 0, \"strings\": 0, "
+		"\"string_bytes\": 0, \"branches\": 0, "
 		"\"taken_branches\": 0, \"mispredictions\": 0, "
 		"\"l1i_misses\": 5, \"itlb_misses\": 0}, \"kernel\": {\"instructions\": 42, "
-		"\"rep_iterations\": 0, \"branches\": 0, "
+		"\"rep_iterations\": 0, \"strings\": 0, "
+		"\"string_bytes\": 0, \"branches\": 0, "
 		"\"taken_branches\": 0, \"mispredictions\": 0, "
 		"\"l1i_misses\": 0, \"itlb_misses\": 0}, "
 		"\"text_lines\": 7, \"text_pages\": 3}]}\n",
@@ -261,6 +388,8 @@ int main(void)
 	runs();
 	accesses();
 	repeats();
+	strings();
+	parts();
 	traces();
 	texts();
 	regions();

@@ -108,6 +108,57 @@ static void interrupts(void)
 	flow_free(&flow);
 }
 
+/* An indirect call and a return, as code under mitigations makes them. */
+static void thunks(void)
+{
+	struct flow flow = {
+		.thunks_begin = KERNEL + 0x9000,
+		.thunks_end = KERNEL + 0xa000,
+	};
+	const struct flow *flows[] = { &flow };
+	struct core *core = new_core(&flow);
+	struct block *site =
+		make(KERNEL + 0x100, 3, INSN_JUMP, KERNEL + 0x9000);
+	struct block *call =
+		make(KERNEL + 0x9000, 1, INSN_JUMP, KERNEL + 0x9010);
+	struct block *push = make(KERNEL + 0x9010, 2, INSN_JUMP, 0);
+	struct block *callee =
+		make(KERNEL + 0x200, 4, INSN_JUMP, KERNEL + 0x9ff0);
+	struct block *leaves = make(KERNEL + 0x9ff0, 1, INSN_JUMP, 0);
+	struct block *back = make(KERNEL + 0x10c, 2, INSN_JUMP, 0);
+	struct block *timer = make(KERNEL + 0x1000, 5, INSN_JUMP, 0);
+	struct block *user = make(0x400000, 7, INSN_JUMP, 0);
+	char *text;
+
+	core_run(core, site);
+	core_run(core, call);
+	core_run(core, push);
+	core_run(core, callee);
+	core_run(core, leaves);
+	core_run(core, back);
+	core_run(core, user);
+	core_run(core, leaves); /* from nowhere */
+	core_run(core, user);
+	core_run(core, site);
+	core_run(core, call);
+	core_run(core, timer); /* no call led here */
+	core_run(core, user);
+	text = text_of(flows, 1);
+	is_text(text,
+		"4\n"
+		"ffffffff81000100-ffffffff81000108:2\n"
+		"ffffffff8100010c-ffffffff81000110:1\n"
+		"ffffffff81000200-ffffffff8100020c:1\n"
+		"ffffffff81001000-ffffffff81001010:1\n"
+		"2\n"
+		"ffffffff81000108->ffffffff81000200:1\n"
+		"ffffffff8100020c->ffffffff8100010c:1\n",
+		"a branch through a thunk is one from caller to callee");
+	free(text);
+	free(core);
+	flow_free(&flow);
+}
+
 static void copies(void)
 {
 	struct flow flow = { 0 };
@@ -177,6 +228,7 @@ int main(void)
 {
 	branches();
 	interrupts();
+	thunks();
 	copies();
 	processors();
 	blocks_free(&all);

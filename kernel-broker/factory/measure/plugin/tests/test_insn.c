@@ -48,6 +48,43 @@ static const struct sample samples[] = {
 	{ "nothing", { 0 }, 0, INSN_OTHER, 0 },
 };
 
+static void widths(void)
+{
+	static const struct {
+		const char *name;
+		uint8_t bytes[4];
+		size_t size;
+		enum insn_kind kind;
+		uint8_t width;
+	} strings[] = {
+		{ "rep movsb", { 0xf3, 0xa4 }, 2, INSN_REP, 1 },
+		{ "rep movsw", { 0x66, 0xf3, 0xa5 }, 3, INSN_REP, 2 },
+		{ "rep movsl", { 0xf3, 0xa5 }, 2, INSN_REP, 4 },
+		{ "rep movsq", { 0xf3, 0x48, 0xa5 }, 3, INSN_REP, 8 },
+		{ "66 stosq", { 0xf3, 0x66, 0x48, 0xab }, 4, INSN_REP, 8 },
+		{ "REX.B stosl", { 0xf3, 0x41, 0xab }, 3, INSN_REP, 4 },
+		{ "REX.W stosb", { 0xf3, 0x48, 0xaa }, 3, INSN_REP, 1 },
+		{ "REX.W first", { 0x48, 0xf3, 0xab }, 3, INSN_REP, 4 },
+		{ "repne scasb", { 0xf2, 0xae }, 2, INSN_REP, 1 },
+		{ "repe cmpsq", { 0xf3, 0x48, 0xa7 }, 3, INSN_REP, 8 },
+		{ "rep lodsw", { 0xf3, 0x66, 0xad }, 3, INSN_REP, 2 },
+		{ "rep insb", { 0xf3, 0x6c }, 2, INSN_REP, 1 },
+		{ "REX.W outsl", { 0xf3, 0x48, 0x6f }, 3, INSN_REP, 4 },
+		{ "stosq", { 0x48, 0xab }, 2, INSN_OTHER, 0 },
+		{ "cut rep stosq", { 0xf3, 0x48 }, 2, INSN_OTHER, 0 },
+		{ "ret", { 0xc3 }, 1, INSN_JUMP, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
+		struct insn got =
+			insn_read(strings[i].bytes, strings[i].size, 0x1000);
+
+		is_int(got.kind, strings[i].kind, "%s: kind", strings[i].name);
+		is_int(got.width, strings[i].width, "%s: width",
+		       strings[i].name);
+	}
+}
+
 static void markers(void)
 {
 	uint8_t begin[] = { 0x0f, 0x1f, 0x80, 0x2a, 0x00, 0xb0, 0x7a };
@@ -77,6 +114,7 @@ int main(void)
 		is_int(got.kind, s->kind, "%s: kind", s->name);
 		is_int(got.target, s->target, "%s: target", s->name);
 	}
+	widths();
 	markers();
 	return tap_end();
 }
