@@ -128,9 +128,9 @@ build-c: ## compile the plugin and the workloads
 	@for part in $(C_PARTS); do $(STEP) build/$$part $(MAKE) -s --no-print-directory -C $$part || exit; done
 
 .PHONY: kernels
-kernels: build-go ## build or take from the cache the kernels of demo and tests, and Debian's own, or KERNELS="redis nginx"
+kernels: build-go ## build or take from the cache the kernels of demo and tests, at -O2, and Debian's own, or KERNELS="redis nginx", OPTIMISED=1 by their profiles
 	@for kernel in $(KERNELS); do \
-		$(STEP) kernel/$$kernel build/bin/kernel-factory build --kernel $$kernel --out build/kernels/$$kernel || exit; \
+		$(STEP) kernel/$$kernel build/bin/kernel-factory build $(if $(OPTIMISED),,--quick) --kernel $$kernel --out build/kernels/$$kernel || exit; \
 	done
 	@$(STEP) kernel/stock build/bin/kernel-factory distribution --out build/kernels/stock
 
@@ -211,9 +211,9 @@ slurms = status=0; for version in $(SLURM); do \
 		.ci/on-slurm $$version $$result $(2) || status=1; \
 	done; exit $$status
 
-# The model takes its actions by chance and time, and a federation needs slurmdbd:
+# The model takes its actions by chance and time, and a federation and Jobstats need slurmdbd:
 # test-long.
-EMULATED_SKIP ?= ^Test(Model|Federation)$$
+EMULATED_SKIP ?= ^Test(Model|Federation|Jobstats)$$
 
 .PHONY: test-emulated
 test-emulated: build-go build-c $(GOTESTSUM) | $(RESULTS) ## Slurm's side on emulated clusters, in seconds each (SLURM="22.05 24.11 26.05" for all versions)
@@ -253,6 +253,10 @@ FUZZTIME ?= 600
 .PHONY: fuzz
 fuzz: | $(GO) ## run each fuzz target for FUZZTIME seconds (600), or those that match FUZZ (FUZZ=broker/server)
 	@$(STEP) fuzz .ci/fuzz $(GO) $(FUZZTIME) $(FUZZ)
+
+.PHONY: soak
+soak: | $(GO) ## 5,000 jobs of 1 to 1,000 nodes through a controller on a real etcd: memory and store as after 500 (a table and JSON; JOBS=1000 for fewer; an hour or so)
+	@KB_SOAK_JOBS=$(or $(JOBS),5000) $(GO) test -tags soak ./kernel-broker/broker/controller -run TestSoak -count=1 -v -timeout 120m $(ARGS)
 
 .PHONY: model
 model: build-go build-c ## 2,000 random actions of users, administrators and faults on emulated clusters (SLURM="22.05 24.11 26.05", STEPS=2000, LANES=3; an hour each)
@@ -300,12 +304,13 @@ bench-cores: deps-long build ## count what interrupts an application, without an
 	@build/bin/kb-bench cores $(ARGS)
 
 .PHONY: bench-mitgcm
-bench-mitgcm: deps-long build kernels ## run the real MITgcm as jobs on stock and on its kernel, and compare its results (MITGCM=DIR, a checkout)
+bench-mitgcm: deps-long build ## run the real MITgcm as jobs on stock and on its kernel, and compare its results (MITGCM=DIR, a checkout)
+	@$(MAKE) --no-print-directory kernels OPTIMISED=1
 	@build/bin/kb-bench mitgcm --source "$(or $(MITGCM),$(error bench-mitgcm needs MITGCM=DIR, a checkout of MITgcm))" $(ARGS)
 
 .PHONY: bench-mpi
 bench-mpi: deps-long build ## measure MPI messages between two nodes on stock, slim and mitgcm (latency, bandwidth)
-	@$(MAKE) --no-print-directory kernels KERNELS='slim mitgcm'
+	@$(MAKE) --no-print-directory kernels KERNELS='slim mitgcm' OPTIMISED=1
 	@$(STEP) build/$(MPI) $(MAKE) -s --no-print-directory -C $(MPI)
 	@build/bin/kb-bench mpi $(ARGS)
 

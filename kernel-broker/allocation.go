@@ -84,6 +84,8 @@ type Allocation struct {
 	Begun   time.Time `json:"begun,omitzero"` // when its time began to count, if that was later
 	Reason  string    `json:"reason,omitempty"`
 	Hold    bool      `json:"hold,omitempty"` // a failed job is to be held, not requeued
+	// Requeued: a failed job was seen back in the queue, where it waits or is held.
+	Requeued bool `json:"requeued,omitempty"`
 	// Suspended: the job was suspended before its script started.
 	Suspended bool `json:"suspended,omitempty"`
 	Soon      bool `json:"soon,omitempty"` // a failed job may be tried again at once

@@ -86,6 +86,16 @@ func AuthorOf(ctx context.Context) (who, why string) {
 	return "kernel-broker", ""
 }
 
+type dryRunKey struct{}
+
+// WithDryRun has a change in ctx checked and not made.
+func WithDryRun(ctx context.Context) context.Context {
+	return context.WithValue(ctx, dryRunKey{}, true)
+}
+
+// DryRun reports whether a change in ctx is to be checked only.
+func DryRun(ctx context.Context) bool { return ctx.Value(dryRunKey{}) != nil }
+
 // MaxReason of a text in a record.
 const MaxReason = 200
 

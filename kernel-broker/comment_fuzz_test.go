@@ -12,7 +12,7 @@ import (
 func FuzzAdminCommentOfAJob(f *testing.F) {
 	for _, seed := range []string{
 		"kernel-broker: mitgcm@3 requested; norequeue", "kernel-broker: mitgcm requested; profiling=io,noise | profiling=x",
-		"kernel-broker: stock requested", "kernel-broker: ; profiling=io", "x | kernel-broker: mitgcm requested", "kernel-broker: ../x requested",
+		"kernel-broker: stock requested", "kernel-broker: ; profiling=io", "x | kernel-broker: mitgcm requested", "JS1:H4sIAA | kernel-broker: mitgcm requested; norequeue", "two\nlines | kernel-broker: mitgcm requested", "kernel-broker: ../x requested",
 	} {
 		f.Add(seed, "io")
 	}
@@ -29,12 +29,16 @@ func FuzzAdminCommentOfAJob(f *testing.F) {
 		if j.SaidNoRequeue() && !j.Submitted() {
 			t.Errorf("%q parses as --no-requeue", comment)
 		}
-		if strings.ContainsAny(collector, ";,|") || strings.Contains(comment, commentProfiling) || !j.Submitted() || collector == "" {
+		if strings.ContainsAny(collector, ";,|\n") || strings.Contains(comment, commentProfiling) || collector == "" {
 			return
 		}
-		with := SlurmJob{AdminComment: WithProfiling(comment, []string{collector, "noise"})}
-		if list, asked := with.Profiling(); !asked || !slices.Equal(strings.Split(list, ","), []string{collector, "noise"}) {
-			t.Errorf("%q with %q has %q", comment, collector, list)
+		// What is written of it is one part, whatever is in it, and behind whatever others write.
+		part := OnePart(WithProfiling(comment, []string{collector, "noise"}))
+		for _, whole := range []string{part, comment + " | " + part, "JS1:H4s | kernel-broker: x | " + part} {
+			with := SlurmJob{AdminComment: whole}
+			if list, asked := with.Profiling(); !asked || !slices.Equal(strings.Split(list, ","), []string{collector, "noise"}) {
+				t.Errorf("%q with %q has %q", comment, collector, list)
+			}
 		}
 	})
 }

@@ -34,6 +34,47 @@ type DesiredState struct {
 	Reboot bool
 }
 
+// Told is the part of a node's desired state that its record decides. Two are the same if they are equal, and a node's
+// Generation counts those that differ.
+type Told struct {
+	// Token of the boot by kexec that is requested, of the kernel in Node.Pending; empty if none is.
+	Token           string    `json:"token,omitempty"`
+	LoadOnly        bool      `json:"load_only,omitempty"`
+	Reboot          bool      `json:"reboot,omitempty"`
+	Attested        bool      `json:"attested,omitempty"`
+	Running         Ref       `json:"running,omitzero"`
+	Job             uint32    `json:"job,omitempty"`
+	Lost            uint32    `json:"lost,omitempty"`
+	SlurmdAllowed   bool      `json:"slurmd_allowed,omitempty"`
+	SlurmdStart     uint64    `json:"slurmd_start,omitempty"`
+	SlurmdNotBefore time.Time `json:"slurmd_not_before,omitzero"`
+	NoBootAwaited   bool      `json:"no_boot_awaited,omitempty"`
+	BootKnown       bool      `json:"boot_known,omitempty"`
+}
+
+// DesiredState is the node's, as it is sent now.
+func (n *Node) DesiredState(now time.Time) DesiredState {
+	t := n.Told
+	d := DesiredState{
+		Generation: n.Generation, Token: t.Token, LoadOnly: t.LoadOnly, Reboot: t.Reboot, Attested: t.Attested, Running: t.Running,
+		SlurmdAllowed: t.SlurmdAllowed, SlurmdStart: t.SlurmdStart, NoBootAwaited: t.NoBootAwaited, BootKnown: t.BootKnown,
+	}
+	if p := n.Pending; p != nil && t.Token != "" {
+		d.Kernel = &p.Kernel
+	}
+	if t.Job != 0 {
+		d.Jobs = []uint32{t.Job}
+	}
+	if t.Lost != 0 {
+		d.Lost = []uint32{t.Lost}
+	}
+	// A time that is past is not told: the node's clock may be behind.
+	if t.SlurmdNotBefore.After(now) {
+		d.SlurmdNotBefore, d.SlurmdWait = t.SlurmdNotBefore, t.SlurmdNotBefore.Sub(now)
+	}
+	return d
+}
+
 // DesiredRun is what an agent is to do about one profiling run.
 type DesiredRun struct {
 	Run uint64

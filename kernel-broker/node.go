@@ -247,8 +247,9 @@ type Fault struct {
 // Node is the broker's record of a machine: desired and observed state.
 type Node struct {
 	Name string `json:"name"`
-	// Generation grows with every change of the desired state below.
+	// Generation counts the values of Told, which is what the node's agent is sent.
 	Generation uint64 `json:"generation"`
+	Told       Told   `json:"told,omitzero"`
 	Desired    Ref    `json:"want"`
 	Owner      JobID  `json:"owner"`
 	// Timeline is the allocation that records the node's events: its owner, and after the job's end the same one until
@@ -265,17 +266,10 @@ type Node struct {
 	Boot      Boot      `json:"boot"`
 	Inventory Inventory `json:"inventory"`
 	// Hardware as stock showed it last: another kernel may not see all of it.
-	Hardware Hardware `json:"hardware,omitzero"`
-	// Waiting: Slurm waits for a boot of this node.
-	Waiting bool `json:"waiting,omitempty"`
+	Hardware Hardware  `json:"hardware,omitzero"`
+	Slurm    SlurmSide `json:"slurm,omitzero"`
 	// Drained: the product drained this node for its Failure.
 	Drained bool `json:"drained,omitempty"`
-	// DrainPasses: Slurm itself ends that drain with the node's next registration.
-	DrainPasses bool `json:"drain_passes,omitempty"`
-	// GateDrain is the drain, as SlurmNode.By, that the gate brought about.
-	GateDrain string `json:"gate_drain,omitempty"`
-	// KernelDrain is the drain, as SlurmNode.By, by which Slurm answered a registration on a profile's kernel.
-	KernelDrain string `json:"kernel_drain,omitempty"`
 	// KeptFor is the job, as scontrol names it, that the node keeps its kernel for, until KeptUntil.
 	KeptFor   string    `json:"kept_for,omitempty"`
 	KeptUntil time.Time `json:"kept_until,omitzero"`
@@ -303,23 +297,10 @@ type Node struct {
 	// until RefusedAt at least.
 	Refused   JobID     `json:"refused,omitzero"`
 	RefusedAt time.Time `json:"refused_at,omitzero"`
-	// Armed: the product requested the boot that Slurm will issue, whatever the reason now contains.
-	Armed bool `json:"armed,omitempty"`
-	// ArmedAt is the time of the latest request.
-	ArmedAt time.Time `json:"armed_at,omitzero"`
-	// ArmedIssued: Slurm has begun that boot.
-	ArmedIssued bool `json:"armed_issued,omitempty"`
-	// AnsweredEarly: slurmd answered before Slurm would end that boot. The node is down no more, and Slurm by itself
-	// takes it down no more either.
-	AnsweredEarly bool `json:"answered_early,omitempty"`
 	// OutOfService is an administrator's state and reason that Slurm is about to forget.
 	OutOfService *OutOfService `json:"said,omitempty"`
-	// TakenBack is what an administrator said and took back, while Slurm still has its reason.
-	TakenBack *OutOfService `json:"taken_back,omitempty"`
 	// SlurmdHeld: slurmd may not start before Slurm has the state of OutOfService again.
 	SlurmdHeld bool `json:"slurmd_held,omitempty"`
-	// KnownBoot is a boot that Slurm does not wait for and must not be reported to it.
-	KnownBoot string `json:"known_boot,omitempty"`
 	// Reboot is a reboot that an administrator requested.
 	Reboot *Reboot `json:"reboot,omitempty"`
 }
@@ -388,7 +369,7 @@ func (n *Node) Clone() *Node {
 	c.Booted = slices.Clone(n.Booted)
 	c.Issued, c.Faults = slices.Clone(n.Issued), slices.Clone(n.Faults)
 	c.Pending, c.Failure = copied(n.Pending), copied(n.Failure)
-	c.OutOfService, c.TakenBack, c.Reboot = copied(n.OutOfService), copied(n.TakenBack), copied(n.Reboot)
+	c.OutOfService, c.Reboot = copied(n.OutOfService), copied(n.Reboot)
 	return &c
 }
 

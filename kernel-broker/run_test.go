@@ -53,6 +53,10 @@ func TestWants(t *testing.T) {
 func TestProfilingOfAComment(t *testing.T) {
 	for comment, want := range map[string]string{
 		"kernel-broker: mitgcm requested; profiling=io,noise; norequeue | x": "io,noise",
+		"JS1:H4s | kernel-broker: mitgcm requested; profiling=io; norequeue": "io",
+		"a\nb | kernel-broker: mitgcm requested; profiling=io":               "io",
+		"kernel-broker: x; profiling=noise | kernel-broker: y; profiling=io": "io",
+		"kernel-broker: mitgcm requested\n; profiling=io":                    "none",
 		"kernel-broker: stock requested; profiling=io":                       "io",
 		"kernel-broker: stock requested; profiling=":                         "",
 		"kernel-broker: mitgcm requested":                                    "none",
@@ -69,16 +73,14 @@ func TestProfilingOfAComment(t *testing.T) {
 			t.Errorf("%q: %q", comment, got)
 		}
 	}
-	again := kb.WithProfiling("kernel-broker: runs on a@1 | b, kernel 6.1", []string{"io", "noise"})
-	if got, asked := (kb.SlurmJob{AdminComment: again}).Profiling(); !asked || got != "io,noise" {
+	again := kb.OnePart(kb.WithProfiling("kernel-broker: runs on a@1 | b,\nkernel 6.1", []string{"io", "noise"}))
+	if got, asked := (kb.SlurmJob{AdminComment: "x | " + again}).Profiling(); !asked || got != "io,noise" {
 		t.Errorf("%q: %q", again, got)
 	}
-	if plain := "kernel-broker: x | y"; kb.WithProfiling(plain, nil) != plain {
-		t.Error("a comment without collectors is changed")
-	}
 	for comment, want := range map[string]bool{
-		"kernel-broker: a requested; norequeue": true, "kernel-broker: a requested; profiling=io; norequeue | x": true,
-		"kernel-broker: a requested": false, "kernel-broker: a requested | ; norequeue": false, "; norequeue": false,
+		"kernel-broker: a requested; norequeue": true, "JS1:H4s | kernel-broker: a requested; norequeue": true, "kernel-broker: a requested | JS1:; norequeue": false,
+		"kernel-broker: a requested; profiling=io; norequeue | x": true,
+		"kernel-broker: a requested":                              false, "kernel-broker: a requested | ; norequeue": false, "; norequeue": false,
 	} {
 		if got := (kb.SlurmJob{AdminComment: comment}).SaidNoRequeue(); got != want {
 			t.Errorf("%q: norequeue %v", comment, got)

@@ -94,22 +94,35 @@ func (j SlurmJob) Before(other SlurmJob) bool {
 	return j.Task < other.Task
 }
 
-// Comments that record what a job requested at submit.
+// A job's AdminComment belongs to the site. The product has one part of it, which records what the job requested at
+// submit: job_submit.lua keeps the parts of others when one is written.
 const (
 	commentPrefix    = "kernel-broker: "
 	commentRequested = " requested"
 	// commentNoRequeue is the suffix for a job submitted with --no-requeue.
 	commentNoRequeue = "; norequeue"
 	commentProfiling = "; profiling="
-	// commentOther separates the comment's earlier content.
-	commentOther = " | "
+	// commentSeparator stands between parts.
+	commentSeparator = " | "
 	// commentWaits is the prefix for a requeued job.
 	commentWaits = "requeued, waits for "
 )
 
+// Comment returns the product's part of the AdminComment, empty if there is none. Only Slurm administrators and the
+// product can write an AdminComment. The last part that begins as ours does is ours: a site's text may quote it.
+func (j SlurmJob) Comment() string {
+	own := ""
+	for part := range strings.SplitSeq(j.AdminComment, commentSeparator) {
+		if strings.HasPrefix(part, commentPrefix) {
+			own, _, _ = strings.Cut(part, "\n")
+		}
+	}
+	return own
+}
+
 // Requested returns the profile that job_submit.lua noted for a waiting job.
 func (j SlurmJob) Requested() (Ref, bool) {
-	text, ok := strings.CutPrefix(j.AdminComment, commentPrefix)
+	text, ok := strings.CutPrefix(j.Comment(), commentPrefix)
 	if !ok {
 		return Ref{}, false
 	}
@@ -124,24 +137,16 @@ func (j SlurmJob) Requested() (Ref, bool) {
 	return ref, err == nil && !ref.IsStock()
 }
 
-// Submitted reports whether job_submit.lua has seen the job. Only Slurm administrators and the product can write an
-// AdminComment.
-func (j SlurmJob) Submitted() bool { return strings.HasPrefix(j.AdminComment, commentPrefix) }
+// Submitted reports whether job_submit.lua has seen the job.
+func (j SlurmJob) Submitted() bool { return j.Comment() != "" }
 
 // SaidNoRequeue reports whether the user gave --no-requeue.
-func (j SlurmJob) SaidNoRequeue() bool {
-	own, _, _ := strings.Cut(j.AdminComment, commentOther)
-	return j.Submitted() && strings.HasSuffix(own, commentNoRequeue)
-}
+func (j SlurmJob) SaidNoRequeue() bool { return strings.HasSuffix(j.Comment(), commentNoRequeue) }
 
 // Profiling returns the list of collectors that job_submit.lua noted, as it was
 // written, and whether there was one.
 func (j SlurmJob) Profiling() (list string, asked bool) {
-	if !j.Submitted() {
-		return "", false
-	}
-	own, _, _ := strings.Cut(j.AdminComment, commentOther)
-	_, list, asked = strings.Cut(own, commentProfiling)
+	_, list, asked = strings.Cut(j.Comment(), commentProfiling)
 	list, _, _ = strings.Cut(list, ";")
 	return list, asked
 }
@@ -151,11 +156,11 @@ func WithProfiling(comment string, collectors []string) string {
 	if len(collectors) == 0 {
 		return comment
 	}
-	return withoutSeparators(comment) + commentProfiling + strings.Join(collectors, ",")
+	return comment + commentProfiling + strings.Join(collectors, ",")
 }
 
 // WithNoRequeue adds the user's --no-requeue at the end of a comment, where SaidNoRequeue finds it.
-func WithNoRequeue(comment string) string { return withoutSeparators(comment) + commentNoRequeue }
+func WithNoRequeue(comment string) string { return comment + commentNoRequeue }
 
 // Requeued is the comment of a requeued job that still waits for its request.
 func Requeued(requested Ref, why string) string {
@@ -173,11 +178,15 @@ func (j SlurmJob) KeepRequest(comment string) string {
 	return comment
 }
 
-// withoutSeparators removes separators, so that a text cannot pass for part of our format.
-func withoutSeparators(comment string) string {
+// OnePart makes a comment one line without separators, so that it is one part of the AdminComment, and the product's.
+func OnePart(comment string) string {
+	comment = strings.ReplaceAll(comment, "\n", "; ")
 	// Repeat: replacing one separator can create another.
-	for strings.Contains(comment, commentOther) {
-		comment = strings.ReplaceAll(comment, commentOther, " / ")
+	for strings.Contains(comment, commentSeparator) {
+		comment = strings.ReplaceAll(comment, commentSeparator, " / ")
+	}
+	if !strings.HasPrefix(comment, commentPrefix) {
+		comment = commentPrefix + comment
 	}
 	return comment
 }
@@ -224,6 +233,12 @@ func (n SlurmNode) PoweredDown() bool { return n.has("POWERED_DOWN") || n.has("P
 // PowerIsOff reports whether power saving has switched the node off.
 func (n SlurmNode) PowerIsOff() bool { return n.has("POWERED_DOWN") && !n.has("POWER_UP") }
 
+// PoweringUp reports whether Slurm waits for a node to come up for a job.
+func (n SlurmNode) PoweringUp() bool { return n.has("POWERING_UP") }
+
+// RebootRequested reports whether Slurm boots the node once it is idle.
+func (n SlurmNode) RebootRequested() bool { return n.has("REBOOT_REQUESTED") }
+
 // RebootIssued reports whether Slurm has requested a boot by itself.
 func (n SlurmNode) RebootIssued() bool { return n.has("REBOOT_ISSUED") }
 
@@ -265,6 +280,11 @@ func (n SlurmNode) PowerDownAsked() bool { return n.has("POWER_DOWN") }
 // job on such a node and boots it only if it is down.
 func (n SlurmNode) NotResponding() bool { return n.has("NOT_RESPONDING") }
 
+// Allocated reports whether a job has the node and is not about to leave it.
+func (n SlurmNode) Allocated() bool {
+	return !n.has("COMPLETING") && (n.State == "ALLOCATED" || n.State == "MIXED")
+}
+
 // Free reports whether no job is on the node.
 func (n SlurmNode) Free() bool {
 	return !n.has("COMPLETING") && (n.State == "IDLE" || n.State == "DRAINED" || n.Down())
@@ -294,4 +314,121 @@ type SlurmView struct {
 	ResumeTimeout time.Duration
 	// Commented: the first jobs of the queue have their AdminComment filled in.
 	Commented bool
+
+	on     map[string][]uint32 // jobs with a node
+	queued map[uint32][]int    // places in the queue, by job
+}
+
+// Index has a view that does not change any more find jobs by their nodes and ids.
+func (v *SlurmView) Index() {
+	v.on, v.queued = map[string][]uint32{}, map[uint32][]int{}
+	for id, j := range v.Jobs {
+		for _, name := range j.Nodes {
+			v.on[name] = append(v.on[name], id)
+		}
+	}
+	for i, j := range v.Queue {
+		v.queued[j.ID] = append(v.queued[j.ID], i)
+	}
+}
+
+// On returns the unfinished jobs that have a node.
+func (v SlurmView) On(node string) (jobs []SlurmJob) {
+	if v.on == nil {
+		for _, j := range v.Jobs {
+			if slices.Contains(j.Nodes, node) {
+				jobs = append(jobs, j)
+			}
+		}
+		return jobs
+	}
+	for _, id := range v.on[node] {
+		jobs = append(jobs, v.Jobs[id])
+	}
+	return jobs
+}
+
+// Queued returns what waits of a job: its tasks have one id until they start.
+func (v SlurmView) Queued(job uint32) (jobs []SlurmJob) {
+	if v.queued == nil {
+		for _, j := range v.Queue {
+			if j.ID == job {
+				jobs = append(jobs, j)
+			}
+		}
+		return jobs
+	}
+	for _, i := range v.queued[job] {
+		jobs = append(jobs, v.Queue[i])
+	}
+	return jobs
+}
+
+// Changed calls for what differs from an earlier view: nodes, and jobs with the nodes that they have or had.
+func (v SlurmView) Changed(old SlurmView, node func(name string), job func(id uint32)) {
+	for name, n := range v.Nodes {
+		if was, known := old.Nodes[name]; !known || !n.Equal(was) {
+			node(name)
+		}
+	}
+	for name := range old.Nodes {
+		if _, known := v.Nodes[name]; !known {
+			node(name)
+		}
+	}
+	differs := func(id uint32, nodes ...[]string) {
+		job(id)
+		for _, name := range slices.Concat(nodes...) {
+			node(name)
+		}
+	}
+	for id, j := range v.Jobs {
+		if was, known := old.Jobs[id]; !known || !j.Equal(was) {
+			differs(id, j.Nodes, was.Nodes)
+		}
+	}
+	for id, was := range old.Jobs {
+		if _, known := v.Jobs[id]; !known {
+			differs(id, was.Nodes)
+		}
+	}
+	for _, list := range [][2]SlurmView{{v, old}, {old, v}} {
+		for _, j := range list[0].Queue {
+			if !slices.ContainsFunc(list[1].Queued(j.ID), j.Equal) {
+				job(j.ID)
+			}
+		}
+	}
+	for id := range v.NodeFailed {
+		if !old.NodeFailed[id] {
+			job(id)
+		}
+	}
+}
+
+// Equal reports whether slurmctld says the same of a node.
+func (n SlurmNode) Equal(o SlurmNode) bool {
+	return n.Name == o.Name && n.State == o.State && n.Reason == o.Reason && n.By == o.By && n.ResumeAfter.Equal(o.ResumeAfter) &&
+		n.CPUs == o.CPUs && n.MemoryMiB == o.MemoryMiB && slices.Equal(n.Flags, o.Flags) && slices.Equal(n.Partitions, o.Partitions) && slices.Equal(n.Features, o.Features)
+}
+
+// Equal reports whether slurmctld says the same of a job, its comment and its demand aside.
+func (j SlurmJob) Equal(o SlurmJob) bool {
+	return j.ID == o.ID && j.Reference == o.Reference && j.Restart == o.Restart && j.State == o.State && j.UID == o.UID && j.Unread == o.Unread &&
+		j.Priority == o.Priority && j.Reason == o.Reason && j.Requeue == o.Requeue && j.Reboot == o.Reboot && j.Reservation == o.Reservation && slices.Equal(j.Nodes, o.Nodes)
+}
+
+// Begun returns the nodes that were free before a job that has them began.
+func (v SlurmView) Begun() []string {
+	var names []string
+	for _, j := range v.Jobs {
+		for _, name := range j.Nodes {
+			// A suspended job leaves its nodes idle, and a node that is down may still have its job.
+			if n, known := v.Nodes[name]; known && n.Free() && !n.Down() && (j.State == "CONFIGURING" || j.State == "RUNNING") {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

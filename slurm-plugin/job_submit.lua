@@ -9,9 +9,10 @@ variable KERNEL_PROFILE. A job with this variable gets:
   reboot = 1          Slurm waits until its nodes have booted
   shared = 0          whole nodes, because jobs cannot share a kernel
   requeue = 1         Slurm requeues the job if a node cannot switch
-  admin_comment       "kernel-broker: NAME requested", which squeue and
-                      scontrol show; with --no-requeue also "; norequeue",
-                      which the broker honours once the kernel runs
+  admin_comment       "kernel-broker: NAME requested" behind what is there,
+                      which squeue and scontrol show; with --no-requeue also
+                      "; norequeue", which the broker honours once the kernel
+                      runs
 
 A job with --kernel-profiling also has KERNEL_PROFILING, with or without a
 profile. Its collectors are appended to the admin_comment,
@@ -20,6 +21,11 @@ gets no other change.
 
 A job with neither is not changed. No job may name a reservation of
 the broker's, which keeps nodes for another job.
+
+The admin_comment belongs to the site: its grants, its job statistics. Ours is
+one part of it, "THEIRS | kernel-broker: OURS". slurmctld asks this file about
+every change, under its locks: whoever writes the field, first or last, the
+other's part stays.
 
 slurmctld calls this under its locks: no files, no network, no programs. The
 SPANK plugin has checked the name; the broker authorizes it when the job
@@ -200,13 +206,54 @@ local function collectors(job_desc)
 	return list, problem
 end
 
--- Prepends text to the comment.
-local function comment_on(job_desc, text)
-	local before = job_desc.admin_comment
-	if type(before) == "string" and before ~= "" then
-		text = text .. " | " .. before
+local SEPARATOR = " | "
+local OURS = "kernel-broker: "
+
+-- Returns the site's part of an admin_comment, and ours or nil. Ours is the last
+-- one that begins as ours does: the site's text may quote it.
+local function parts(comment)
+	local theirs, ours = {}, nil
+	if type(comment) ~= "string" or comment == "" then
+		return "", nil
 	end
-	job_desc.admin_comment = text
+	comment = comment .. SEPARATOR
+	local from = 1
+	while from <= #comment do
+		local to, next = comment:find(SEPARATOR, from, true)
+		local part = comment:sub(from, to - 1)
+		if part:sub(1, #OURS) == OURS then
+			theirs[#theirs + 1] = ours
+			ours = part
+		else
+			theirs[#theirs + 1] = part
+		end
+		from = next + 1
+	end
+	return table.concat(theirs, SEPARATOR), ours
+end
+
+local function join(theirs, ours)
+	return theirs == "" and ours or theirs .. SEPARATOR .. ours
+end
+
+-- Puts our part into the comment of a job that is submitted.
+local function comment_on(job_desc, text)
+	job_desc.admin_comment = join((parts(job_desc.admin_comment)), text)
+end
+
+-- Keeps the part of an admin_comment that its writer leaves out: the broker
+-- writes ours alone, the site its own.
+local function keep_comment(job_desc, job_rec)
+	if type(job_desc.admin_comment) ~= "string" then
+		return
+	end
+	local theirs, ours = parts(job_desc.admin_comment)
+	local theirs_before, ours_before = parts(job_rec.admin_comment)
+	if ours and theirs == "" then
+		job_desc.admin_comment = join(theirs_before, ours)
+	elseif ours_before and not ours then
+		job_desc.admin_comment = join(theirs, ours_before)
+	end
 end
 
 -- Calls take(name, partition) for the job's partitions that are known so far.
@@ -360,7 +407,7 @@ then sets again what was asked for at submit. The user may change everything els
 lets only administrators change whether the nodes boot; the broker is one of
 them, and does so for a job whose nodes it kept.
 ]]
-function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
+local function refused_change(job_desc, job_rec, part_list, modify_uid)
 	if names_kept(job_desc) and modify_uid ~= 0 and
 		modify_uid == job_rec.user_id then
 		return refuse_change(job_rec, modify_uid, NOT_SUPPORTED, NOT_YOURS)
@@ -371,7 +418,7 @@ function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
 		return refuse_change(job_rec, modify_uid, DEPENDENCY, problem)
 	end
 	if not profile then
-		return slurm.SUCCESS
+		return nil
 	end
 	if is_set(job_desc.shared) and job_desc.shared ~= 0 then
 		return refuse_change(job_rec, modify_uid, NOT_SUPPORTED,
@@ -394,6 +441,15 @@ function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
 				"(OverSubscribe=FORCE)", partition))
 		end
 	end
+	return nil
+end
+
+function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
+	local refusal = refused_change(job_desc, job_rec, part_list, modify_uid)
+	if refusal then
+		return refusal
+	end
+	keep_comment(job_desc, job_rec)
 	return slurm.SUCCESS
 end
 

@@ -53,7 +53,9 @@ type Slurmd interface {
 // Parts is what an agent is made of.
 type Parts struct {
 	Node string
-	Boot kb.Boot
+	// Configuration is the digest of agent.yaml, for the local status.
+	Configuration string
+	Boot          kb.Boot
 	// Inventory reads the hardware of the node.
 	Inventory func() (kb.Inventory, error)
 	// Loaded reports whether the running kernel holds an image.

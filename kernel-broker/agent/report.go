@@ -107,7 +107,7 @@ func (a *Agent) publish() {
 func (a *Agent) describe(now time.Time) local.NodeStatus {
 	o := a.observed
 	status := local.NodeStatus{
-		Node: a.parts.Node, Fresh: o.Fresh, Connected: a.parts.Link.Status().Connected,
+		Node: a.parts.Node, Configuration: a.parts.Configuration, Fresh: o.Fresh, Connected: a.parts.Link.Status().Connected,
 		Profile: o.State.Profile, Version: o.State.Version, Jobs: o.State.Jobs, Attested: o.State.Attested,
 		Release: o.Boot.Release, BuildID: o.Boot.BuildID, BootID: o.Boot.BootID,
 		Switch: o.Switch.Progress.String(), Cause: o.Switch.Cause,

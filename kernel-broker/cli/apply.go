@@ -20,7 +20,11 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
+
+// builtKernels are registered from the current folder where none is named.
+const builtKernels = "build/kernels"
 
 func (a *app) profileApplyCommand() *cobra.Command {
 	var kernels string
@@ -32,13 +36,21 @@ func (a *app) profileApplyCommand() *cobra.Command {
 		if err := s.open(ctx, a); err != nil {
 			return err
 		}
+		if kernels == "" {
+			own, err := safeopen.OwnTree(builtKernels)
+			if err != nil {
+				return fmt.Errorf("folder of built kernels: %w; --kernels names another, or takes this one", err)
+			}
+			a.say("built kernels: %s", own)
+			kernels = own
+		}
 		all, err := a.prepare(args[0], kernels, only, built)
 		if err != nil {
 			return err
 		}
 		return a.profileApply(ctx, all, &s, reason, dryRun, keepDefault)
 	})
-	c.Flags().StringVar(&kernels, "kernels", "build/kernels", "`folder` of built kernels")
+	c.Flags().StringVar(&kernels, "kernels", "", "`folder` of built kernels (default ./"+builtKernels+", if only the caller and root can write it)")
 	c.Flags().StringSliceVar(&only, "profile", nil, "only these `names`")
 	c.Flags().BoolVar(&built, "built", false, "leave out profiles whose kernels are not in the folder of built kernels")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
@@ -234,13 +246,14 @@ func (a *app) applyPreview(ctx context.Context, one prepared) error {
 	if err != nil {
 		return err
 	}
+	if err := a.rehearse(ctx, one.profile); err != nil {
+		return err
+	}
 	if now == nil {
 		a.say("would create profile %s with %s", one.profile.GetName(), count(len(one.profile.GetVersions()), "version"))
 	}
 	for _, v := range one.profile.GetVersions() {
-		if err := a.previewVersion(now, v); err != nil {
-			return err
-		}
+		a.previewVersion(now, v)
 	}
 	if now != nil && !sameSettings(now, one.profile) {
 		a.say("would change the settings of profile %s", one.profile.GetName())
@@ -257,20 +270,22 @@ func (a *app) applyPreview(ctx context.Context, one prepared) error {
 	return nil
 }
 
-func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) error {
+// rehearse has the broker check a profile as it does when it is sent.
+func (a *app) rehearse(ctx context.Context, profile *api.Profile) error {
+	_, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile, &api.ApplyProfileRequest{Profile: profile, DryRun: true})
+	return err
+}
+
+func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) {
 	if old := findVersion(now, v.GetKernel().GetVersion()); old != nil {
-		if !proto.Equal(old.GetKernel(), v.GetKernel()) {
-			return fmt.Errorf("kernel %q exists with other content: %w", refOf(v), kb.ErrFailedPrecondition)
-		}
 		if old.GetMeasured() == nil && v.GetMeasured() != nil {
 			a.say("would add to %s what was measured", refOf(v))
 			a.sayMeasured(refOf(v), measuredOf(v))
 		}
-		return nil
+		return
 	}
 	a.say("would register %s (%s)", refOf(v), v.GetKernel().GetRelease())
 	a.sayMeasured(refOf(v), measuredOf(v))
-	return nil
 }
 
 // sameSettings compares everything but the versions. A wanted profile without a default version keeps the one it has.

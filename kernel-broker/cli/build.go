@@ -49,7 +49,7 @@ type workFlags struct {
 
 func (w *workFlags) add(c *cobra.Command, r *kernelbuild.Request) {
 	f, o := c.Flags(), &r.Options
-	f.StringVar(&o.Catalog, "catalog", "", "`folder` with kernels/, fragments/, workloads/ and keep/ (default ./catalog, else the installed one)")
+	f.StringVar(&o.Catalog, "catalog", "", "`folder` with kernels/, fragments/, workloads/ and keep/ (default ./catalog if only the caller and root can write it, else the installed one)")
 	f.StringVar(&w.where, "where", whereLocal, "local or slurm: `where` the steps are done")
 	f.IntVar(&o.Jobs, "jobs", runtime.NumCPU(), "`number` of compilers at a time")
 	f.IntVar(&r.Parallel, "parallel", 1, "`number` of steps at a time, with --where local")

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,6 +25,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
+	"github.com/kernelbroker/kernelbroker/tests/support/perftest"
 )
 
 // A "=" in a file's name is no weight.
@@ -71,8 +73,14 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	f.must(3, `kernel "slim": no kernel counts for it: its recipe does not say optimisation: pgo`,
 		"kernel", "build", "slim", "--instrumented", "--cache", cache, "--catalog", "../../catalog")
-	f.must(1, `kernel "mitgcm": its recipe takes no branches`,
-		"kernel", "build", "mitgcm", "--publish", "never", "--cache", cache, "--catalog", "../../catalog", "--from-perf", "build_test.go=3")
+	f.must(1, `kernel "mitgcm-counters": its recipe takes no branches`,
+		"kernel", "build", "mitgcm-counters", "--publish", "never", "--cache", cache, "--catalog", "../../catalog", "--from-perf", "build_test.go=3")
+	// Before the first step, of which the cache would know.
+	f.must(1, "record again with --buildid-mmap", "kernel", "build", "bench-autofdo-mitgcm", "--publish", "never", "--cache", cache, "--catalog", "../../catalog",
+		"--from-perf", perftest.Data(t, perftest.Recording{Samples: 1}))
+	if _, err := os.Stat(filepath.Join(cache, "graph")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("steps were begun: %v", err)
+	}
 	f.must(1, `kernel "nothing": no such recipe`, "kernel", "build", "nothing", "--cache", cache, "--catalog", "../../catalog")
 	socket := filepath.Join(t.TempDir(), "nobody.sock")
 	if code, _, stderr := runAt(t, socket, "kernel", "build", "mitgcm", "--cache", cache); code != 4 || !strings.Contains(stderr, "cannot be reached") {
@@ -190,7 +198,7 @@ func TestLogFollows(t *testing.T) {
 	}
 }
 
-// aCandidate is a kernel with a report, as a build leaves it.
+// aCandidate is a kernel with a report, as a build left it before strings were weighed.
 func aCandidate(t *testing.T, cache string, outcome kb.Outcome) pipeline.Candidate {
 	t.Helper()
 	kernels := filepath.Join(cache, "kernels")

@@ -25,7 +25,7 @@ func (f *fixture) counts(result profiling.Result) *api.Run {
 	result.PGO = &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}, {Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}}}
 	sum := f.files.keep([]byte("counters"))
 	run := f.runs.list[2]
-	run.KernelProfile = "mitgcm-instrumented"
+	run.KernelProfile = "mitgcm-counters-instrumented"
 	run.Nodes = []*api.RunNode{{Name: "n1", State: api.RunNodeState_RUN_NODE_STATE_DELIVERED,
 		Files: []*api.RunFile{f.store(result), {Name: "gcov-n1.tar.gz", Digest: sum, Size: 8}}}}
 	return run
@@ -46,7 +46,7 @@ func TestRunsForABuild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := kernelbuild.Request{Runs: ids, Instrumented: instrumented, Say: a.say, Options: pipeline.Options{Name: "mitgcm", Catalog: "../../catalog", Cache: cache}}
+		r := kernelbuild.Request{Runs: ids, Instrumented: instrumented, Say: a.say, Options: pipeline.Options{Name: "mitgcm-counters", Catalog: "../../catalog", Cache: cache}}
 		err = r.TakeRuns(t.Context(), buildBroker{app: a})
 		return r.Options, err
 	}

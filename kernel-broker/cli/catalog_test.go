@@ -191,16 +191,42 @@ func TestRetire(t *testing.T) {
 	f.must(2, `version "x"`, "profile", "retire", "mitgcm@x")
 	f.must(3, `did you mean "mitgcm"?`, "profile", "retire", "mitgmc")
 	f.must(3, "no version 7", "profile", "retire", "mitgcm@7")
-	f.must(3, `kernel "mitgcm@7": not found`, "profile", "retire", "mitgcm@7", "--dry-run")
+	f.must(3, "no version 7", "profile", "retire", "mitgcm@7", "--dry-run")
 	f.must(0, "would retire mitgcm@1 (6.1.0-mitgcm)", "profile", "retire", "mitgcm", "--dry-run")
 	f.must(0, "", "profile", "check", "mitgcm")
 	f.must(0, "mitgcm retired", "profile", "retire", "mitgcm", "--reason", "no longer used")
 	f.must(0, "mitgcm was retired already", "profile", "retire", "mitgcm")
+	f.must(0, "mitgcm was retired already", "profile", "retire", "mitgcm", "--dry-run")
 	f.must(3, `kernel "mitgcm@1" is retired since 2026-11-20T12:00:00Z: no longer used`, "profile", "check", "mitgcm@1")
 	golden(t, "retired-list.table", f.must(0, "", "profile", "list"))
 	golden(t, "retired-show.table", f.must(0, "", "profile", "show", "mitgcm"))
 	f.must(0, "unchanged", "profile", "apply", dir, "--kernels", kernels)
 	f.must(3, "is retired", "profile", "check", "mitgcm")
+}
+
+// What the call refuses its dry run refuses, with the same words and before it promises anything.
+func TestDryRunRefusesWhatTheCallRefuses(t *testing.T) {
+	f := newFixture(t)
+	f.registerWith(kb.StockProfile, agentsConfig)
+	_, kernels := invented(t)
+	bootable(t, kernels, "mitgcm")
+	register := []string{"kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", filepath.Join(kernels, "mitgcm/bzImage"), "--manifest", filepath.Join(kernels, "mitgcm/kernel.json")}
+	f.must(0, "", register...)
+	f.must(0, "", append(register, "--argument", "quiet")...)
+	f.must(0, "", "profile", "quarantine", "mitgcm@2", "--reason", "panics")
+	for _, call := range [][]string{
+		{"profile", "retire", "stock"}, {"profile", "retire", "stock@1"}, {"profile", "retire", "lammps"}, {"profile", "release", "mitgcm@1"},
+		append(register, "--argument", "quiet", "--default"), append(register, "--version", "1", "--argument", "other"),
+	} {
+		code, _, said := f.run(append(call, "--dry-run")...)
+		really, _, says := f.run(call...)
+		// The call uploads first.
+		if code != really || code == 0 || !strings.HasSuffix(says, said) || strings.Contains(said, "would") {
+			t.Errorf("%v: exit %d, the dry run %d\n%s\nthe dry run:\n%s", call, really, code, says, said)
+		}
+	}
+	f.must(0, "", "profile", "release", "mitgcm@2")
+	f.must(3, "is the default version; make another version the default", "profile", "retire", "mitgcm@1", "--dry-run")
 }
 
 func TestQuarantineIsShownAndReleased(t *testing.T) {

@@ -127,6 +127,10 @@ func TestHealthReportsProblems(t *testing.T) {
 	if out := f.must(1, "the broker is not healthy", "health"); !strings.Contains(out, "slurm      UNHEALTHY  slurmctld does not answer") {
 		t.Errorf("health: %s", out)
 	}
+	f.components[1] = server.Component{Name: "policy", Healthy: true, Detail: "in force", Warning: `no profile "mitgmc"`}
+	if out := f.must(0, "", "health"); !strings.Contains(out, `policy     WARNING  in force; no profile "mitgmc"`) {
+		t.Errorf("health: %s", out)
+	}
 }
 
 // A broker that answers and cannot do it is not one that cannot be reached, also when it says so of its own store.

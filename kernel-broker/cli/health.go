@@ -25,7 +25,11 @@ func (a *app) health(ctx context.Context, _ []string) error {
 		p.row("COMPONENT", "STATE", "DETAIL")
 		p.row("broker", either(response.GetHealthy(), "healthy", "UNHEALTHY"), response.GetVersion())
 		for _, c := range response.GetComponents() {
-			p.row(c.GetName(), either(c.GetHealthy(), "healthy", "UNHEALTHY"), c.GetDetail())
+			state, detail := either(c.GetHealthy(), "healthy", "UNHEALTHY"), c.GetDetail()
+			if c.GetWarning() != "" {
+				state, detail = either(c.GetHealthy(), "WARNING", state), detail+"; "+c.GetWarning()
+			}
+			p.row(c.GetName(), state, detail)
 		}
 	})
 	if err == nil && !response.GetHealthy() {

@@ -195,7 +195,12 @@ func isStarting(j *api.Job) bool {
 }
 
 func isOver(j *api.Job) bool {
-	return j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_DONE || j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_FAILED
+	switch j.GetPhase() {
+	case api.AllocationPhase_ALLOCATION_PHASE_DONE, api.AllocationPhase_ALLOCATION_PHASE_FAILED,
+		api.AllocationPhase_ALLOCATION_PHASE_REQUEUED, api.AllocationPhase_ALLOCATION_PHASE_HELD:
+		return true
+	}
+	return false
 }
 
 // unlessZero is an empty cell for no number.

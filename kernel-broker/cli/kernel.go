@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
@@ -147,6 +148,9 @@ func (a *app) registerIn(ctx context.Context, r registration) (none kb.Ref, err 
 		return none, err
 	}
 	if r.dryRun {
+		if err := a.rehearse(ctx, withVersion(profile, r, v)); err != nil {
+			return none, err
+		}
 		a.say("would register %s (%s)", refOf(v), spec.GetRelease())
 		a.sayMeasured(refOf(v), measuredOf(v))
 		return none, nil
@@ -166,10 +170,20 @@ func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, fi
 	if err != nil {
 		return err
 	}
+	now, err := a.send(ctx, withVersion(profile, r, v), r.admitting.reason, func(p *api.Profile) int { return len(p.GetVersions()) })
+	if err == nil {
+		a.sayMeasured(refOf(v), measuredOf(findVersion(now, v.GetKernel().GetVersion())))
+	}
+	return err
+}
+
+// withVersion is what is sent to add a version to a profile, which may be nil.
+func withVersion(profile *api.Profile, r registration, v *api.ProfileVersion) *api.Profile {
 	if profile == nil {
 		profile = newProfile(r)
 		profile.DefaultVersion = v.GetKernel().GetVersion()
 	} else {
+		profile = proto.CloneOf(profile)
 		// 0 leaves the default as it is, and versions that are not named stay.
 		profile.DefaultVersion = 0
 		if r.makeDefault {
@@ -177,11 +191,7 @@ func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, fi
 		}
 	}
 	profile.Versions, profile.History = []*api.ProfileVersion{v}, nil
-	now, err := a.send(ctx, profile, r.admitting.reason, func(p *api.Profile) int { return len(p.GetVersions()) })
-	if err == nil {
-		a.sayMeasured(refOf(v), measuredOf(findVersion(now, v.GetKernel().GetVersion())))
-	}
-	return err
+	return profile
 }
 
 // registerAgain may change the default version, add documents to a version that has none, and a measurement with its report to
@@ -192,6 +202,7 @@ func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.Pr
 		a.say("its signature is unchanged; kernelctl kernel sign replaces it")
 	}
 	var files []catalog.Artifact
+	var would []string
 	changed := false
 	if len(v.GetDocuments()) == 0 {
 		var err error
@@ -206,14 +217,18 @@ func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.Pr
 		return err
 	} else if more != nil {
 		files, changed = more, true
-		if r.dryRun {
-			a.say("would add what was measured of it")
-		}
+		would = append(would, "would add what was measured of it")
 	}
 	if r.makeDefault && profile.GetDefaultVersion() != v.GetKernel().GetVersion() {
 		changed = true
-		if r.dryRun {
-			a.say("would make it the default version")
+		would = append(would, "would make it the default version")
+	}
+	if r.dryRun && changed {
+		if err := a.rehearse(ctx, withVersion(profile, r, v)); err != nil {
+			return err
+		}
+		for _, text := range would {
+			a.say("%s", text)
 		}
 	}
 	if r.dryRun || !changed {

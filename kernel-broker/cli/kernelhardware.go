@@ -27,7 +27,7 @@ func (a *app) kernelHardwareCommand() *cobra.Command {
 	})
 	f := c.Flags()
 	f.StringVar(&o.Name, "kernel", "server", "`recipe` whose source and options the fragment is for")
-	f.StringVar(&o.Catalog, "catalog", "", "`folder` with kernels/ and fragments/ (default ./catalog, else the installed one)")
+	f.StringVar(&o.Catalog, "catalog", "", "`folder` with kernels/ and fragments/ (default ./catalog if only the caller and root can write it, else the installed one)")
 	f.StringVar(&o.Aliases, "aliases", "", "modules.alias `file` of the nodes' own kernel: drivers of devices that have none at work")
 	f.StringVar(&h.output, "output-file", "", "write the fragment to this `file`, and not to the terminal")
 	a.cacheFlag(c, false)

@@ -35,7 +35,7 @@ func aReport(t *testing.T, kernel, path string, needs ...float64) {
 			k.Provenance.ImageDigest = image.Digest
 		}
 		facts.Kernels = append(facts.Kernels, k)
-		for metric, of := range map[string][]float64{verdict.KernelInstructions: values, verdict.UserInstructions: {300}} {
+		for metric, of := range map[string][]float64{verdict.KernelWeighed: values, verdict.UserWeighed: {300}} {
 			facts.Samples = append(facts.Samples, verdict.Sample{Workload: "write8", Metric: metric, Unit: "instructions/operation", Kernel: name,
 				Exact: len(of) == 1, Values: of, Seed: 7, Size: 3, Operations: 3})
 		}
@@ -81,7 +81,7 @@ func TestRegisterMeasured(t *testing.T) {
 		return append([]string{"kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", filepath.Join(dir, "bzImage"),
 			"--manifest", filepath.Join(dir, "kernel.json")}, more...)
 	}
-	const said = "benefit: kernel instructions -25.0 % on write8 (by more than the spread"
+	const said = "benefit: kernel instructions (strings weighed) -25.0 % on write8 (by more than the spread"
 	f.must(0, "would register mitgcm@1 (6.1.0-mitgcm)\nmitgcm@1: "+said, register("--report", report, "--dry-run")...)
 	f.must(0, "no profiles", "profile", "list")
 	f.must(0, "mitgcm@1: not measured\n", register("--argument", "quiet", "--dry-run")...)
@@ -128,7 +128,7 @@ func TestRegisterMeasured(t *testing.T) {
 	}
 	versions := listed.Profiles[0].Versions
 	m := versions[0].Measured
-	if m == nil || m.Outcome != "OUTCOME_BENEFIT" || m.Workload != "write8" || m.Metric != "kernel_instructions" || m.ToSlim.Kernel.Percent != -25 ||
+	if m == nil || m.Outcome != "OUTCOME_BENEFIT" || m.Workload != "write8" || m.Metric != "kernel_weighed_instructions" || m.ToSlim.Kernel.Percent != -25 ||
 		m.ToSlim.Kernel.Low != -26.074 || m.ToSlim.Whole.Percent != -6.25 || m.ToSlim.Source != "SHARE_SOURCE_WORKLOAD" || versions[1].Measured != nil {
 		t.Errorf("%+v, %+v", m, versions)
 	}
@@ -140,7 +140,7 @@ func TestRegisterNoBenefit(t *testing.T) {
 	dir := bootable(t, t.TempDir(), "mitgcm")
 	aReport(t, dir, filepath.Join(dir, "report.json"), 102)
 	register := []string{"kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", filepath.Join(dir, "bzImage"), "--driver", "ext4"}
-	const said = "no benefit: kernel instructions +2.0 % on write8 (exact counts, and more)"
+	const said = "no benefit: kernel instructions (strings weighed) +2.0 % on write8 (exact counts, and more)"
 	// The report beside the kernel needs no option.
 	f.must(0, "mitgcm@1: "+said+"\n  against slim -O2: kernel +2.0 % (+1.9 to +2.1); whole +0.5 % (+0.5 to +0.5) of the workload", register...)
 	contains(t, "list", f.must(0, "", "profile", "list"), "mitgcm 1 1 available none - mitgcm")
@@ -200,9 +200,9 @@ func TestApplyMeasured(t *testing.T) {
 	aReport(t, writeKernel(t, t.TempDir(), "mitgcm", "other bytes"), beside, 75)
 	f.must(3, `kernel "mitgcm@1": `+beside+": report: it is about", apply...)
 	aReport(t, filepath.Join(kernels, "mitgcm"), beside, 75)
-	f.must(0, "would register mitgcm@1 (6.1.0-mitgcm)\nmitgcm@1: benefit: kernel instructions -25.0 %", append(apply, "--dry-run")...)
-	f.must(0, "profile mitgcm applied, 1 version\nmitgcm@1: benefit: kernel instructions -25.0 %", apply...)
-	f.must(0, "profile mitgcm unchanged, 1 version\nmitgcm@1: benefit: kernel instructions -25.0 %", apply...)
+	f.must(0, "would register mitgcm@1 (6.1.0-mitgcm)\nmitgcm@1: benefit: kernel instructions (strings weighed) -25.0 %", append(apply, "--dry-run")...)
+	f.must(0, "profile mitgcm applied, 1 version\nmitgcm@1: benefit: kernel instructions (strings weighed) -25.0 %", apply...)
+	f.must(0, "profile mitgcm unchanged, 1 version\nmitgcm@1: benefit: kernel instructions (strings weighed) -25.0 %", apply...)
 	if _, _, stderr := f.run(append(apply, "--dry-run")...); stderr != "" {
 		t.Errorf("a repetition changes: %s", stderr)
 	}
@@ -221,7 +221,7 @@ func TestMeasuredLater(t *testing.T) {
 	f.must(0, "mitgcm@1: not measured", apply...)
 	kernel := filepath.Join(kernels, "mitgcm")
 	aReport(t, kernel, filepath.Join(kernel, "report.json"), 75)
-	f.must(0, "would add to mitgcm@1 what was measured\nmitgcm@1: benefit: kernel instructions -25.0 %", append(apply, "--dry-run")...)
+	f.must(0, "would add to mitgcm@1 what was measured\nmitgcm@1: benefit: kernel instructions (strings weighed) -25.0 %", append(apply, "--dry-run")...)
 	contains(t, "a dry run", f.must(0, "", "profile", "list"), "mitgcm 1 1 available not measured")
 	f.must(0, "report.json: ", apply...)
 	f.must(0, "profile mitgcm unchanged, 1 version\nmitgcm@1: benefit", apply...)
@@ -235,10 +235,10 @@ func TestMeasuredLater(t *testing.T) {
 	measured := slices.Concat(register, []string{"--report", report})
 	f.must(0, "own@1 is this kernel already\nwould add what was measured of it\nown@1: benefit", append(measured, "--dry-run")...)
 	contains(t, "a dry run", f.must(0, "", "profile", "list"), "own 1 1 available not measured")
-	f.must(0, "own@1: benefit: kernel instructions -20.0 %", measured...)
+	f.must(0, "own@1: benefit: kernel instructions (strings weighed) -20.0 %", measured...)
 	// A measurement stays as it is.
 	aReport(t, brought, report, 60)
-	f.must(0, "own@1 is this kernel already\nown@1: benefit: kernel instructions -20.0 %", measured...)
+	f.must(0, "own@1 is this kernel already\nown@1: benefit: kernel instructions (strings weighed) -20.0 %", measured...)
 	v := f.version(t, kb.Ref{Profile: "own", Version: 1})
 	if len(v.Documents) != 3 || v.Measured.ToSlim.Kernel.Percent != -20 {
 		t.Errorf("%+v, %+v", v.Documents, v.Measured)

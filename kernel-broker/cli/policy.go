@@ -12,6 +12,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/nss"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -36,7 +37,7 @@ func (a *app) policyCommand() *cobra.Command {
 		return a.policyTest(ctx, r)
 	})
 	show := a.command("show", "Show the policy in force", cobra.NoArgs, a.policyShow)
-	check := a.command("check FILE", "Validate a policy file without the broker", cobra.ExactArgs(1), a.policyCheck)
+	check := a.command("check FILE", "Validate a policy file, and warn of unknown names", cobra.ExactArgs(1), a.policyCheck)
 	return noun("policy", "Access policy", test, show, check)
 }
 
@@ -77,16 +78,39 @@ func (a *app) policyShow(ctx context.Context, _ []string) error {
 	})
 }
 
-func (a *app) policyCheck(_ context.Context, args []string) error {
+func (a *app) policyCheck(ctx context.Context, args []string) error {
 	text, err := safeopen.Read(args[0], authz.MaxBytes, nil)
 	if err != nil {
 		return err
 	}
-	if _, err := authz.Parse(args[0], text); err != nil {
+	policy, err := authz.Parse(args[0], text)
+	if err != nil {
 		return err
+	}
+	for _, warning := range a.unknownNames(ctx, policy) {
+		a.say("warning: %s", warning)
 	}
 	a.say("%s is a policy", args[0])
 	return nil
+}
+
+// unknownNames warns of what the policy names and nothing and nobody has. A policy may be checked before there is a broker.
+func (a *app) unknownNames(ctx context.Context, policy *authz.Policy) []string {
+	var warnings []string
+	if len(policy.Profiles) > 0 {
+		response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ListProfiles, &api.ListProfilesRequest{})
+		if err == nil {
+			var registered []string
+			for _, p := range response.GetProfiles() {
+				registered = append(registered, p.GetName())
+			}
+			warnings = policy.UnknownProfiles(registered)
+		} else {
+			_, why := a.explain(err)
+			warnings = append(warnings, "names of profiles are not checked: "+why)
+		}
+	}
+	return append(warnings, policy.UnknownPeople(ctx, nss.New())...)
 }
 
 // errDenied ends a command that has printed everything already.

@@ -98,6 +98,27 @@ func TestPolicyCommands(t *testing.T) {
 	}
 }
 
+// A name that nothing has is told before the policy is in force, with or without a broker, and is no error.
+func TestPolicyCheckWarns(t *testing.T) {
+	f := newFixture(t)
+	f.registerWith("mitgcm", agentsConfig)
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	text := "profiles:\n  mitgmc:\n    use:\n      - users: [root, no-such-user-here]\n      - groups: [no-such-group-here]\n"
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	profile := "warning: " + file + `:2: no profile "mitgmc" is registered, so its rules restrict no kernel; did you mean "mitgcm"?` + "\n"
+	people := "warning: " + file + `:4: this host knows no user "no-such-user-here" (getent passwd no-such-user-here)` + "\n" +
+		"warning: " + file + `:5: this host knows no group "no-such-group-here" (getent group no-such-group-here)` + "\n"
+	if code, _, stderr := f.run("policy", "check", file); code != 0 || stderr != profile+people+file+" is a policy\n" {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	code, _, stderr := runAt(t, "unix://"+file+".sock", "policy", "check", file)
+	if code != 0 || !strings.Contains(stderr, "warning: names of profiles are not checked: broker at unix://") || !strings.HasSuffix(stderr, people+file+" is a policy\n") {
+		t.Errorf("without a broker: exit %d: %s", code, stderr)
+	}
+}
+
 func TestAuditVerify(t *testing.T) {
 	change, _, _, dir := guarded(t, somePolicy)
 	f := newFixture(t, change)

@@ -190,7 +190,7 @@ func (a *app) lifecycleCommands() []*cobra.Command {
 
 // lifecycleCommand with a preview has --dry-run; any other requires a reason, which others will need.
 func (a *app) lifecycleCommand(use, short string, parse func(string) (kb.Ref, error),
-	change func(ctx context.Context, ref kb.Ref, reason string) error, preview func(*api.Profile, kb.Ref) error) *cobra.Command {
+	change func(ctx context.Context, ref kb.Ref, reason string) error, preview func(ctx context.Context, now *api.Profile, ref kb.Ref, reason string) error) *cobra.Command {
 	var reason string
 	var dryRun bool
 	c := a.command(use, short, cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
@@ -205,7 +205,7 @@ func (a *app) lifecycleCommand(use, short string, parse func(string) (kb.Ref, er
 		if err != nil {
 			return err
 		}
-		return preview(profile, ref)
+		return preview(ctx, profile, ref, reason)
 	})
 	c.Flags().StringVar(&reason, "reason", "", "`text` for the record, and for users whose jobs are held")
 	if preview == nil {
@@ -255,34 +255,31 @@ func (a *app) changed(err error, changed bool, done, before string, ref kb.Ref) 
 	return err
 }
 
-func (a *app) releasePreview(profile *api.Profile, ref kb.Ref) error {
-	v := findVersion(profile, ref.Version)
-	switch {
-	case v == nil:
-		return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
-	case v.GetQuarantine() == nil:
-		return fmt.Errorf("kernel %q is not quarantined: %w", ref, kb.ErrFailedPrecondition)
+// releasePreview and retirePreview have the broker check the change, and say what it would alter.
+func (a *app) releasePreview(ctx context.Context, now *api.Profile, ref kb.Ref, reason string) error {
+	_, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ReleaseQuarantine,
+		&api.ReleaseQuarantineRequest{Name: ref.Profile, Version: ref.Version, Reason: reason, DryRun: true})
+	if err != nil {
+		return err
 	}
-	a.say("would release %s, quarantined since %s: %s", ref, clock(v.GetQuarantine().GetSince().AsTime()), v.GetQuarantine().GetReason())
+	q := findVersion(now, ref.Version).GetQuarantine()
+	a.say("would release %s, quarantined since %s: %s", ref, clock(q.GetSince().AsTime()), q.GetReason())
 	return nil
 }
 
-func (a *app) retirePreview(profile *api.Profile, ref kb.Ref) error {
-	if ref.Version != 0 && findVersion(profile, ref.Version) == nil {
-		return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
+func (a *app) retirePreview(ctx context.Context, now *api.Profile, ref kb.Ref, reason string) error {
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.RetireProfile,
+		&api.RetireProfileRequest{Name: ref.Profile, Version: ref.Version, Reason: reason, DryRun: true})
+	if err != nil {
+		return err
 	}
-	left := 0
-	for _, v := range profile.GetVersions() {
-		switch mine := ref.Version == 0 || ref.Version == v.GetKernel().GetVersion(); {
-		case v.GetRetired() != nil:
-		case mine:
+	if !response.GetChanged() {
+		a.say("%s was retired already", ref)
+	}
+	for _, v := range response.GetProfile().GetVersions() {
+		if v.GetRetired() != nil && findVersion(now, v.GetKernel().GetVersion()).GetRetired() == nil {
 			a.say("would retire %s (%s)", refOf(v), v.GetKernel().GetRelease())
-		default:
-			left++
 		}
-	}
-	if left > 0 && ref.Version == profile.GetDefaultVersion() {
-		return fmt.Errorf("kernel %q is the default version and others exist: %w", ref, kb.ErrFailedPrecondition)
 	}
 	return nil
 }

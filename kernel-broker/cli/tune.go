@@ -67,7 +67,7 @@ func tunePage(p *page, o tune.Outcome) {
 		p.line("\nNo benefit: the recipe stays as it is.")
 		return
 	}
-	p.line("\nKernel instructions by all that was kept: %s with the training data, %s with the test data (%s: %s).",
+	p.line("\nKernel instructions (strings weighed) by all that was kept: %s with the training data, %s with the test data (%s: %s).",
 		verdict.Percent(o.Change), verdict.Percent(o.Confirmed.Change), o.Confirmed.Standing, o.Confirmed.Reason)
 	if o.Confirmed.Standing != verdict.Better {
 		p.line("No benefit with data on which nothing was chosen: the recipe stays as it is.")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -14,6 +16,7 @@ func brokerChecks() []check {
 		{"client-file", "client.yaml is valid", clientFile},
 		{"hook-counters", "Slurm's hooks can count failures", hookCounters},
 		{"broker-file", "broker.yaml is valid", brokerFile},
+		{"cluster", "broker, clients and nodes name the same cluster", cluster},
 		{"broker-answers", "the broker answers from here", brokerAnswers},
 		{"broker-health", "the broker reports no problem", brokerHealth},
 		{"agent-port", "the port for agents can be reached", agentPort},
@@ -29,8 +32,22 @@ func brokerChecks() []check {
 }
 
 func clientFile(e *examination) {
-	if f, ok := need(e, e.Client); ok && f.Error != "" {
+	f, ok := need(e, e.Client)
+	if !ok {
+		return
+	}
+	if f.Error != "" {
 		e.wrong(f.Path, f.Error, "correct it; client.yaml.sample has every key. Slurm's hooks hold jobs until then")
+	}
+	e.commands(f.Path, f.Commands)
+}
+
+// commands reports programs of a configuration that are not there.
+func (e *examination) commands(file string, list []Command) {
+	for _, c := range list {
+		if c.Error != "" {
+			e.wrong(file, c.Key+": "+c.Error, "install the program, or correct "+c.Key+" in "+file)
+		}
 	}
 }
 
@@ -51,8 +68,56 @@ func brokerFile(e *examination) {
 }
 
 func brokerAnswers(e *examination) {
-	if a, ok := need(e, e.Broker); ok && a.Error != "" {
-		e.wrong(a.Address, a.Error, "systemctl status kernel-broker on its host; broker, ca and munge of client.yaml; a firewall between")
+	a, ok := need(e, e.Broker)
+	if !ok || a.Error == "" {
+		return
+	}
+	remedy := "systemctl status kernel-broker on its host; broker, ca and munge of client.yaml; a firewall between"
+	for _, r := range refusals {
+		if strings.Contains(a.Error, r.says) {
+			remedy = r.remedy
+			break
+		}
+	}
+	e.wrong(a.Address, a.Error, remedy)
+}
+
+// refusals are what a broker's host or this one says where the broker runs and is reached.
+var refusals = []struct{ says, remedy string }{
+	{"not a broker of cluster", clusterRemedy},
+	{"this is the broker of", clusterRemedy},
+	{"certificate signed by unknown authority", "copy the broker's /var/lib/kernel-broker/ca.pem to the file that ca of client.yaml names (kernelctl authority show prints it)"},
+}
+
+const clusterRemedy = "set cluster of client.yaml to cluster of the broker's broker.yaml, or point broker of client.yaml to this cluster's broker"
+
+// cluster compares the names that this host sees. A broker of another name has another catalog and other certificates.
+func cluster(e *examination) {
+	var said []string
+	names := map[string]bool{}
+	add := func(where, name string) {
+		if name != "" {
+			said, names[name] = append(said, where+" says "+strconv.Quote(name)), true
+		}
+	}
+	if f := e.BrokerFile.Value; f != nil {
+		add(f.Path, f.Cluster)
+	}
+	if p := e.Port.Value; p != nil && p.Certificate != nil {
+		add("the broker's certificate", p.Certificate.Cluster)
+	}
+	if f := e.Client.Value; f != nil {
+		add(f.Path, f.Cluster)
+	}
+	if a := e.Agent.Value; a != nil && a.Certificate.Value != nil {
+		add("this node's certificate", a.Certificate.Value.Cluster)
+	}
+	switch {
+	case len(names) > 1:
+		e.wrong("cluster", strings.Join(said, ", ")+": they refuse each other, and a broker with another name begins with an empty catalog",
+			"set the same cluster in broker.yaml and in client.yaml, and restart the broker; a node whose certificate has another name: kernelctl node token NODE, and the token to /etc/kernel-broker/token of the node")
+	case len(said) < 2:
+		e.skip("this host sees the cluster's name in one place only")
 	}
 }
 
@@ -61,9 +126,26 @@ func brokerHealth(e *examination) {
 	if !ok {
 		return
 	}
-	for _, component := range slices.Sorted(maps.Keys(h.Ill)) {
-		e.wrong(component, h.Ill[component], "docs/ops/troubleshooting.md, the section on the broker")
+	const all = "docs/ops/troubleshooting.md, the section on the broker"
+	remedy := func(component string) string {
+		if one := componentRemedies[component]; one != "" {
+			return one + "; " + all
+		}
+		return all
 	}
+	for _, component := range slices.Sorted(maps.Keys(h.Ill)) {
+		e.wrong(component, h.Ill[component], remedy(component))
+	}
+	for _, component := range slices.Sorted(maps.Keys(h.Warned)) {
+		e.warn(component, h.Warned[component], remedy(component))
+	}
+}
+
+// componentRemedies are first steps.
+var componentRemedies = map[string]string{
+	"configuration": "kernel-broker --check, then systemctl restart kernel-broker (jobs and switches go on); or undo the edit",
+	"policy":        "kernelctl policy check FILE, then systemctl reload kernel-broker; or undo the edit",
+	"reset-command": "install the program, or correct reset_command of broker.yaml and restart the broker",
 }
 
 func agentPort(e *examination) {
@@ -122,7 +204,9 @@ func versions(e *examination) {
 		}
 	}
 	for _, v := range slices.Sorted(maps.Keys(others)) {
-		e.warn(names(others[v]), fmt.Sprintf("the agent is %s, the broker is %s", v, h.Version), "install the broker's version on the nodes; docs/ops/install.md")
+		for _, node := range others[v] {
+			e.nodeWarn(node, fmt.Sprintf("the agent is %s, the broker is %s", v, h.Version), "install the broker's version on the nodes; docs/ops/install.md")
+		}
 	}
 	if unknown > 0 {
 		e.skip("the broker or an agent does not tell the agent's version")
@@ -149,7 +233,8 @@ func (e *examination) late(c Certificate) bool {
 	return e.Now.After(c.From.Add(c.Until.Sub(c.From) / 6 * 5))
 }
 
-func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
+// day is exact enough for a certificate, and the same for nodes that were enrolled together.
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 func brokerCertificate(e *examination) {
 	p, ok := need(e, e.Port)
@@ -198,16 +283,16 @@ func nodeCertificates(e *examination) {
 }
 
 func (e *examination) certificate(node string, good []Certificate) {
-	const remedy = "kernelctl node token NODE, and the token to /etc/kernel-broker/token of the node; its agent's log says why it did not renew"
+	const remedy = "kernelctl node token " + theNodes + ", and the token to /etc/kernel-broker/token of the node; its agent's log says why it did not renew"
 	if len(good) == 0 {
-		e.wrong(node, "it has no certificate that is good, and no unused token: it cannot connect", remedy)
+		e.nodeWrong(node, "it has no certificate that is good, and no unused token: it cannot connect", remedy)
 		return
 	}
 	newest := slices.MaxFunc(good, func(a, b Certificate) int { return a.Until.Compare(b.Until) })
 	if e.Now.After(newest.Until) {
-		e.wrong(node, "its certificate ended on "+day(newest.Until), remedy)
+		e.nodeWrong(node, "its certificate ended on "+day(newest.Until), remedy)
 	} else if e.late(newest) {
-		e.warn(node, "its certificate ends on "+day(newest.Until)+" and was not renewed at two thirds of its time", remedy)
+		e.nodeWarn(node, "its certificate ends on "+day(newest.Until)+" and was not renewed at two thirds of its time", remedy)
 	}
 }
 

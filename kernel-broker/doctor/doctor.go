@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 // Severity of a finding.
@@ -31,6 +33,8 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	What     string   `json:"what"`
 	Remedy   string   `json:"remedy"`
+	// ofNode: the object is a node, and the finding may be true of others.
+	ofNode bool
 }
 
 // Outcome of a check.
@@ -84,24 +88,36 @@ func (i Ignored) Validate() error {
 	return nil
 }
 
-func (i Ignored) has(f Finding) bool {
-	return slices.Contains(i, f.Check) || slices.Contains(i, f.Check+"="+f.Object)
+// set has each name, and of a list of nodes each node.
+func (i Ignored) set() map[string]bool {
+	set := map[string]bool{}
+	for _, one := range i {
+		set[one] = true
+		check, object, _ := strings.Cut(one, "=")
+		nodes, _ := hostlist.Expand(object) // other objects are no lists
+		for _, node := range nodes {
+			set[check+"="+node] = true
+		}
+	}
+	return set
 }
 
 // Examine runs every check.
 func Examine(s *Site, ignored Ignored) []Result {
+	accepts := ignored.set()
 	var all []Result
 	for _, c := range checks() {
 		e := &examination{Site: s, check: c.name}
 		c.examine(e)
 		r := Result{Check: c.name, About: c.about, Why: e.why, Outcome: Passed}
 		for _, f := range e.findings {
-			if ignored.has(f) {
+			if accepts[f.Check] || accepts[f.Check+"="+f.Object] {
 				r.Accepted = append(r.Accepted, f)
 			} else {
 				r.Findings = append(r.Findings, f)
 			}
 		}
+		r.Findings, r.Accepted = grouped(r.Findings), grouped(r.Accepted)
 		switch {
 		case len(r.Findings) > 0:
 			r.Outcome = Found

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 func kernelChecks() []check {
@@ -150,7 +151,7 @@ func fitsNodes(e *examination) {
 			continue
 		}
 		for _, cause := range slices.Sorted(maps.Keys(by)) {
-			e.warn(v.Kernel.Ref().String(), names(by[cause])+": "+cause, misfitRemedy)
+			e.warn(v.Kernel.Ref().String(), hostlist.Compress(by[cause])+": "+cause, misfitRemedy)
 		}
 	}
 }

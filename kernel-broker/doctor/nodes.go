@@ -19,6 +19,8 @@ func nodeChecks() []check {
 		{"agent-file", "agent.yaml is valid and names a node of Slurm's", agentFile},
 		{"agent-answers", "this node's agent runs and has a broker", agentAnswers},
 		{"kexec", "this node can load a kernel by kexec", kexec},
+		{"panic", "a kernel that panics resets the machine", panics},
+		{"collector-cgroups", "the collectors find jobs in cgroups of version 2", cgroup2},
 		{"slurmd-unit", "only the agent starts slurmd", slurmdUnit},
 		{"slurmd-options", "slurmd does not report a boot at every start", slurmdOptions},
 	}
@@ -40,7 +42,7 @@ func nodesWithoutAgent(e *examination) {
 		}
 	}
 	for _, name := range slices.Sorted(slices.Values(without)) {
-		e.warn(name, "no agent has ever connected from it: a job with a profile that gets it is held", "install kernel-broker-agent there, or keep these jobs off it by a partition or a feature")
+		e.nodeWarn(name, "no agent has ever connected from it: a job with a profile that gets it is held", "install kernel-broker-agent there, or keep these jobs off it by a partition or a feature")
 	}
 }
 
@@ -58,9 +60,9 @@ func nodesUnknownToSlurm(e *examination) {
 			continue
 		}
 		if n.Connected {
-			e.warn(n.Name, "the broker knows it and Slurm does not", "node of its agent.yaml must be the NodeName; a node that was taken out of slurm.conf: stop its agent")
+			e.nodeWarn(n.Name, "the broker knows it and Slurm does not", "node of its agent.yaml must be the NodeName; a node that was taken out of slurm.conf: stop its agent")
 		} else if e.canConnect(n.Name) {
-			e.warn(n.Name, "Slurm does not have it, and its certificate is good: it can connect", "kernelctl node revoke "+n.Name+", if it has left the cluster")
+			e.nodeWarn(n.Name, "Slurm does not have it, and its certificate is good: it can connect", "kernelctl node revoke "+eachNode+", if it has left the cluster")
 		}
 	}
 }
@@ -103,9 +105,9 @@ func agentsAway(e *examination) {
 			continue
 		}
 		if slices.Contains(e.Revoked, n.Name) {
-			e.warn(n.Name, "its certificate was revoked: jobs with a profile fail there", "take it out of slurm.conf; or kernelctl node token "+n.Name+", and the token to /etc/kernel-broker/token of the node")
+			e.nodeWarn(n.Name, "its certificate was revoked: jobs with a profile fail there", "take it out of slurm.conf; or kernelctl node token "+theNodes+", and the token to /etc/kernel-broker/token of the node")
 		} else {
-			e.wrong(n.Name, "its agent is not connected: jobs with a profile fail there", "systemctl status kernel-broker-agent on the node; can it reach the broker's port?")
+			e.nodeWrong(n.Name, "its agent is not connected: jobs with a profile fail there", "systemctl status kernel-broker-agent on the node; can it reach the broker's port?")
 		}
 	}
 }
@@ -118,10 +120,10 @@ func failedNodes(e *examination) {
 	for _, n := range nodes {
 		switch n.Phase {
 		case "failed":
-			e.wrong(n.Name, "it could not be brought to its kernel: "+n.Cause, "docs/ops/troubleshooting.md has the causes; then scontrol update nodename="+n.Name+" state=resume")
+			e.nodeWrong(n.Name, "it could not be brought to its kernel: "+n.Cause, "docs/ops/troubleshooting.md has the causes; then scontrol update nodename="+theNodes+" state=resume")
 		case "unproven":
 			if n.Connected {
-				e.warn(n.Name, "what it runs is not proven: "+n.Cause, "kernelctl node show "+n.Name+"; the profile stock must be the kernel that its firmware boots")
+				e.nodeWarn(n.Name, "what it runs is not proven: "+n.Cause, "kernelctl node show "+eachNode+"; the profile stock must be the kernel that its firmware boots")
 			}
 		}
 	}
@@ -135,6 +137,10 @@ func agentFile(e *examination) {
 	if a.Error != "" {
 		e.wrong(a.Path, a.Error, "correct it; kernel-broker-agent --check, and agent.yaml.sample has every key")
 		return
+	}
+	e.commands(a.Path, a.Commands)
+	if a.Edited {
+		e.warn(a.Path, "it was edited, and the agent runs with what it was before", "kernel-broker-agent --check, then systemctl restart kernel-broker-agent; jobs go on")
 	}
 	theirs, ok := need(e, e.SlurmNodes)
 	if _, known := theirs[a.Node]; ok && !known {
@@ -169,7 +175,19 @@ func kexec(e *examination) {
 	case a.Kexec.Is == ProgramMissing || a.Kexec.Is == ProgramNotExecutable:
 		e.wrong(a.Node, a.Kexec.Path+" is "+string(a.Kexec.Is)+": no kernel can be loaded", "install kexec-tools, or set kexec.program of "+a.Path)
 	case a.NoKexec != "":
-		e.wrong(a.Node, a.NoKexec, "sysctl kernel.kexec_load_disabled is set until the next boot: remove it; a kernel without CONFIG_KEXEC cannot be left")
+		e.wrong(a.Node, a.NoKexec, "sysctl kernel.kexec_load_disabled is set until the next boot: remove it; a kernel without CONFIG_KEXEC and CONFIG_KEXEC_FILE cannot be left")
+	}
+}
+
+func panics(e *examination) {
+	if a, ok := needAgent(e); ok && a.NoPanic != "" {
+		e.warn(a.Node, a.NoPanic+": a kernel that panics hangs until somebody resets the node", "add panic=10 to the boot loader's kernel command line, keep panic in boot.keep_arguments of "+a.Path+", and reboot the node")
+	}
+}
+
+func cgroup2(e *examination) {
+	if a, ok := needAgent(e); ok && a.NoCgroup2 != "" {
+		e.warn(a.Node, a.NoCgroup2+": profiling runs have no result from this node", "boot it with systemd.unified_cgroup_hierarchy=1 (or mount cgroup2 at /sys/fs/cgroup), and profiling.cgroups of "+a.Path+"; docs/ops/profiling.md")
 	}
 }
 

@@ -60,6 +60,29 @@ func ParseMoving(text string) []string {
 	return names
 }
 
+// ParsePartitions reads scontrol show partition, one on a line.
+func ParsePartitions(text string) []Partition {
+	var list []Partition
+	for line := range strings.Lines(text) {
+		var p Partition
+		for _, word := range strings.Fields(line) {
+			switch key, value, _ := strings.Cut(word, "="); key {
+			case "PartitionName":
+				p.Name = value
+			case "Default":
+				p.Default = value == "YES"
+			case "OverSubscribe":
+				// FORCE:1 runs one job at a time and shares nothing.
+				p.Shares = strings.HasPrefix(value, "FORCE") && value != "FORCE:1"
+			}
+		}
+		if p.Name != "" {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // Values of a key.
 func (c SlurmConfig) Values(key string) []string { return c[strings.ToLower(key)] }
 
@@ -125,6 +148,8 @@ type PlugstackLine struct {
 	// Path of the plugin, or the pattern of an include.
 	Path      string
 	Arguments []string
+	// File that the line is in, where that is known.
+	File string
 }
 
 // Ours reports whether the line names the product's plugin.

@@ -67,8 +67,8 @@ demanded /usr/lib/nonsense.so
 required
 `)
 	want := []PlugstackLine{
-		{"include", "/etc/slurm/plugstack.conf.d/*", []string{}}, {"optional", "x11.so", []string{"colour=blue"}},
-		{"required", "/usr/lib/kernel-broker/kernel_profile.so", []string{"snapshot=/s", "sys=/machine/sys"}},
+		{"include", "/etc/slurm/plugstack.conf.d/*", []string{}, ""}, {"optional", "x11.so", []string{"colour=blue"}, ""},
+		{"required", "/usr/lib/kernel-broker/kernel_profile.so", []string{"snapshot=/s", "sys=/machine/sys"}, ""},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
@@ -158,5 +158,17 @@ func TestParseMoving(t *testing.T) {
 		"ReservationName=ours Nodes=n3 Flags=DAILY,IGNORE_JOBS Users=root\nNo reservations in the system\n"
 	if got := ParseMoving(text); !slices.Equal(got, []string{"course", "ours"}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// One-line output of scontrol show partition, of Slurm 22.05 and 24.11.
+func TestParsePartitions(t *testing.T) {
+	const text = "PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A DefaultTime=NONE DisableRootJobs=NO " +
+		"ExclusiveUser=NO GraceTime=0 Hidden=NO MaxNodes=UNLIMITED MaxTime=UNLIMITED Nodes=n[1-2] PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=FORCE:4 State=UP\n" +
+		"PartitionName=one Default=NO OverSubscribe=FORCE:1 State=UP\nPartitionName=yes Default=NO OverSubscribe=YES:4\n" +
+		"PartitionName=plain Default=NO OverSubscribe=NO ExclusiveTopo=NO\nNo partitions in the system\n"
+	want := []Partition{{"main", true, true}, {"one", false, false}, {"yes", false, false}, {"plain", false, false}}
+	if got := ParsePartitions(text); !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
 	}
 }

@@ -31,7 +31,10 @@ type Site struct {
 	Slurm      Fact[SlurmConfig]
 	SlurmNodes Fact[map[string]kb.SlurmNode]
 	// Moving are reservations whose nodes Slurm chooses, and may replace.
-	Moving Fact[[]string]
+	Moving     Fact[[]string]
+	Partitions Fact[[]Partition]
+	// SlurmUser is who slurmctld and its hooks run as.
+	SlurmUser Fact[SlurmUser]
 	// Programs that slurm.conf names, by its key, where this host runs them.
 	Programs  map[string]Fact[[]Program]
 	JobSubmit Fact[JobSubmit]
@@ -98,6 +101,37 @@ type JobSubmit struct {
 	Submit, Modify bool
 }
 
+// Partition of Slurm's. Shares: it puts several jobs on a node, whatever they ask for.
+type Partition struct {
+	Name            string
+	Default, Shares bool
+}
+
+// SlurmUser is slurmctld's user, and the files that it cannot open.
+type SlurmUser struct {
+	Name, Group string
+	Closed      []ClosedFile
+}
+
+// ClosedFile is one that a user cannot open.
+type ClosedFile struct {
+	Path string
+	Use  Use
+}
+
+// Use is what a file is for.
+type Use string
+
+// What SlurmUser opens.
+const (
+	UseSettings Use = "settings"
+	UseScript   Use = "script"
+	UseProgram  Use = "program"
+)
+
+// Command is a program that a configuration names under a key. Error is why it cannot be run.
+type Command struct{ Key, Error string }
+
 // Plugstack is plugstack.conf with its includes.
 type Plugstack struct {
 	Path  string
@@ -116,6 +150,8 @@ type Plugin struct {
 // Snapshot of the catalog on this host.
 type Snapshot struct {
 	Path, Error string
+	// Closed is why users cannot read it; empty: they can.
+	Closed string
 	// Stale: the broker has another one.
 	Stale bool
 }
@@ -125,7 +161,10 @@ type ClientFile struct {
 	Path, Error string
 	Local       bool // the broker's socket on this host, and no address on the network
 	TLS         bool
+	Cluster     string // empty: any
 	PrologLimit time.Duration
+	// Commands that the hooks run, which are not here.
+	Commands []Command
 	// Counters is why Slurm's user cannot count failed hooks; empty: it can.
 	Counters Fact[string]
 }
@@ -133,6 +172,7 @@ type ClientFile struct {
 // BrokerFile is broker.yaml.
 type BrokerFile struct {
 	Path, Error string
+	Cluster     string
 	TLS         string // own, site, none
 	TrustList   string
 	LoadLimit   time.Duration
@@ -145,8 +185,8 @@ type Health struct {
 	Version string
 	// Ahead is how much its clock is ahead of this host's; nil from an older broker.
 	Ahead *time.Duration
-	// Ill components, with their texts.
-	Ill map[string]string
+	// Ill components, with their texts, and those with a warning.
+	Ill, Warned map[string]string
 }
 
 // Port for agents, seen from here.
@@ -156,8 +196,11 @@ type Port struct {
 	Certificate *Certificate
 }
 
-// Certificate has the time in which it is good.
-type Certificate struct{ From, Until time.Time }
+// Certificate has the time in which it is good, and the cluster that it is for, empty where that is not known.
+type Certificate struct {
+	From, Until time.Time
+	Cluster     string
+}
 
 // Capacity is a store that may fill up. Limit 0: none.
 type Capacity struct {
@@ -195,6 +238,13 @@ type Agent struct {
 	Kexec        Program
 	// NoKexec is why the running kernel takes none.
 	NoKexec string
+	// NoCgroup2 is why collectors find no job's cgroup; NoPanic is why a kernel that panics hangs. Empty: it is as it
+	// should be.
+	NoCgroup2, NoPanic string
+	// Commands of its configuration that are not here.
+	Commands []Command
+	// Edited: agent.yaml is another one than the agent started with.
+	Edited bool
 	// Systemd: it starts slurmd by its unit. UnitEnabled: something else would, too. DropIn: the unit waits for the agent.
 	Systemd, UnitEnabled, DropIn bool
 	// Reports: slurmd's options have -b at every start.

@@ -3,9 +3,8 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +29,9 @@ func slurmChecks() []check {
 		{"prolog-timeout", "PrologEpilogTimeout is above ResumeTimeout and prolog_limit", prologTimeout},
 		{"job-submit-plugin", "JobSubmitPlugins has lua", word("JobSubmitPlugins", "lua", Error, "a job with --kernel-profile asks for no boot, and the gate refuses it")},
 		{"job-submit-script", "job_submit.lua is Kernel Broker's or calls it", jobSubmitScript},
+		{"slurm-user", "SlurmUser can open what slurmctld and its hooks need", slurmUser},
+		{"default-partition", "the default partition shares no nodes", defaultPartition},
+		{"job-cgroups", "Slurm keeps jobs in cgroups of version 2, for profiling runs", jobCgroups},
 		{"plugstack", "plugstack.conf requires the plugin", plugstack},
 		{"plugin-version", "the plugin fits this host's Slurm", pluginVersion},
 		{"snapshot", "the catalog's snapshot is here and fresh", snapshot},
@@ -201,73 +203,6 @@ func prologTimeout(e *examination) {
 	}
 }
 
-func jobSubmitScript(e *examination) {
-	s, ok := need(e, e.JobSubmit)
-	if !ok {
-		return
-	}
-	load := fmt.Sprintf("load /usr/lib/kernel-broker/job_submit.lua in %s with dofile and call its functions; docs/ops/install.md, section 2", s.Path)
-	switch {
-	case s.Error != "":
-		e.wrong(s.Path, "it cannot be read: "+s.Error+"; slurmctld refuses every job", "copy /usr/lib/kernel-broker/job_submit.lua there")
-	case s.Ours:
-	case s.Loads == "":
-		e.wrong(s.Path, "it does not load Kernel Broker's: a job with --kernel-profile asks for no boot", load)
-	case s.Missing:
-		e.wrong(s.Path, "it loads "+s.Loads+", which is not there: slurmctld refuses every job", "install Kernel Broker on this host, or correct the path")
-	case !s.Submit:
-		e.wrong(s.Path, "it does not call kernel_broker.submit: a job with --kernel-profile asks for no boot", load)
-	case !s.Modify:
-		e.warn(s.Path, "it does not call kernel_broker.modify: a change of a job may share its nodes", load)
-	}
-}
-
-func plugstack(e *examination) {
-	p, ok := need(e, e.Plugstack)
-	if !ok {
-		return
-	}
-	remedy := "add the line \"required /usr/lib/kernel-broker/" + pluginFile + "\" to " + p.Path
-	if p.Error != "" {
-		e.wrong(p.Path, "it cannot be read: "+p.Error, remedy)
-		return
-	}
-	i := slices.IndexFunc(p.Lines, PlugstackLine.Ours)
-	switch {
-	case i < 0:
-		e.wrong(p.Path, "it does not name the plugin: sbatch here has no --kernel-profile, and a node has no gate", remedy)
-	case p.Lines[i].Word != "required":
-		e.wrong(p.Path, "the plugin is "+p.Lines[i].Word+": Slurm ignores what it says, and so the gate", "write required in place of "+p.Lines[i].Word+" in "+p.Path)
-	}
-}
-
-func pluginVersion(e *examination) {
-	p, ok := need(e, e.Plugin)
-	if !ok {
-		return
-	}
-	switch {
-	case p.Error != "":
-		e.wrong(p.Path, "it cannot be loaded: "+p.Error, "install the plugin of this Slurm's release on this host")
-	case p.Installed == "":
-		e.skip("scontrol --version does not say which Slurm this host has")
-	case p.Slurm != p.Installed:
-		e.wrong(p.Path, fmt.Sprintf("it is compiled for Slurm %s, and this host has %s: Slurm does not load it", p.Slurm, p.Installed), "install the plugin for Slurm "+p.Installed+", or compile it with this host's headers")
-	}
-}
-
-func snapshot(e *examination) {
-	s, ok := need(e, e.Snapshot)
-	switch {
-	case !ok:
-	case s.Error != "":
-		e.warn(s.Path, "it cannot be read: "+s.Error+"; a misspelt profile is only warned about here when the broker does not answer",
-			"copy "+path.Base(s.Path)+" from the broker's host to "+s.Path)
-	case s.Stale:
-		e.warn(s.Path, "it differs from the broker's: each submission with a new profile asks the broker", "copy it again from the broker's host, with a timer")
-	}
-}
-
 func accountsEnforced(e *examination) {
 	c, ok := need(e, e.Slurm)
 	if !ok {
@@ -306,5 +241,52 @@ func systemCores(e *examination) {
 	}
 	if c.Has("TaskPluginParam", "SlurmdOffSpec") {
 		e.wrong("TaskPluginParam", "SlurmdOffSpec moves slurmd off the system cores, onto those of the jobs on "+names(with), "remove SlurmdOffSpec from TaskPluginParam")
+	}
+}
+
+func defaultPartition(e *examination) {
+	partitions, ok := need(e, e.Partitions)
+	if !ok {
+		return
+	}
+	for _, p := range partitions {
+		if p.Default && p.Shares {
+			e.wrong(p.Name, "it is the default partition and has OverSubscribe=FORCE: sbatch --kernel-profile without --partition is refused, since jobs cannot share a kernel",
+				"set OverSubscribe=NO (or EXCLUSIVE, YES) for it in slurm.conf, or make another partition the default; users otherwise name one with --partition")
+		}
+	}
+}
+
+// jobCgroups looks at what the agents' collectors need of Slurm.
+func jobCgroups(e *examination) {
+	c, ok := need(e, e.Slurm)
+	if !ok {
+		return
+	}
+	const without = ": a job's processes are in no cgroup of version 2, and profiling runs have no result"
+	if v := c.Value("ProctrackType"); v != "proctrack/cgroup" {
+		e.warn("ProctrackType", "ProctrackType is "+cmp.Or(v, "not set")+without, "set ProctrackType=proctrack/cgroup in slurm.conf; docs/ops/profiling.md")
+	}
+	if v := c.Value("CgroupPlugin"); v == "cgroup/v1" || v == "disabled" {
+		e.warn("CgroupPlugin", "CgroupPlugin is "+v+without, "set CgroupPlugin=autodetect (or cgroup/v2) in cgroup.conf, and boot nodes with systemd.unified_cgroup_hierarchy=1 where they are older; docs/ops/profiling.md")
+	}
+}
+
+// uses are what SlurmUser opens a file for: what it cannot do, what follows, and the mode that it lacks.
+var uses = map[Use]struct{ cannot, without, mode string }{
+	UseSettings: {"read", "Slurm's hooks have no settings, and jobs with a profile wait or are held", "g+r"},
+	UseScript:   {"read", "slurmctld refuses every job", "g+r"},
+	UseProgram:  {"execute", "slurmctld cannot run it, and jobs with a profile do not start", "g+rx"},
+}
+
+func slurmUser(e *examination) {
+	u, ok := need(e, e.SlurmUser)
+	if !ok {
+		return
+	}
+	for _, f := range u.Closed {
+		use := uses[f.Use]
+		e.wrong(f.Path, fmt.Sprintf("user %s cannot %s it: %s", u.Name, use.cannot, use.without),
+			fmt.Sprintf("chgrp %s %s && chmod %s %s; namei -l %s shows a folder that is closed", u.Group, f.Path, use.mode, f.Path, f.Path))
 	}
 }

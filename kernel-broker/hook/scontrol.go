@@ -39,7 +39,7 @@ func (s scontrol) program(ctx context.Context, path string, arguments ...string)
 
 // squeue returns the columns of a job in any state.
 func (s scontrol) squeue(ctx context.Context, id, columns string) (string, error) {
-	return s.program(ctx, filepath.Join(filepath.Dir(s.path), "squeue"), "--noheader", "--array", "--all", "--states=all",
+	return s.program(ctx, s.squeuePath(), "--noheader", "--array", "--all", "--states=all",
 		"--jobs="+id, "--Format="+columns)
 }
 
@@ -120,21 +120,15 @@ func (s scontrol) hold(ctx context.Context, j job, reason string) error {
 	return errors.Join(telling, holding)
 }
 
-// commentColumns end in the comment, which is unbounded.
-const commentColumns = "JobID:12,admin_comment:1100"
-
-// commentFor returns a comment that keeps what the job requested at submit. If slurmctld does not answer, it returns the
-// reason alone.
+// commentFor returns the product's part of the comment, which keeps what the job requested at submit. If slurmctld does
+// not answer, it returns the reason alone.
 func (s scontrol) commentFor(ctx context.Context, j job, reason string) string {
-	id := strconv.FormatUint(uint64(j.id.Job), 10)
-	out, err := s.squeue(ctx, id, commentColumns)
-	if err != nil {
-		return reason
+	comments, err := shared.Comments(j.id.Job, func(arguments ...string) (string, error) { return s.program(ctx, s.squeuePath(), arguments...) })
+	if err == nil {
+		reason = kb.SlurmJob{AdminComment: comments[0]}.KeepRequest(reason)
 	}
-	for line := range strings.Lines(out) {
-		if has, comment, _ := strings.Cut(line, " "); has == id {
-			return kb.SlurmJob{AdminComment: strings.TrimSpace(comment)}.KeepRequest(reason)
-		}
-	}
-	return reason
+	return kb.OnePart(reason)
 }
+
+// squeuePath is squeue's, beside scontrol.
+func (s scontrol) squeuePath() string { return filepath.Join(filepath.Dir(s.path), "squeue") }

@@ -216,7 +216,11 @@ func (r *Result) Cover(c Coverage) {
 			if r.Syscalls != nil {
 				r.Syscalls = r.Syscalls.scaled(c.Factor())
 			}
-		case CollectCallgraph, CollectNoise, CollectPGO, CollectCallCounts:
+		case CollectCallgraph:
+			c.AsSeen = []string{"samples"}
+		case CollectNoise:
+			c.AsSeen = []string{"times", "events", "the worst event"}
+		case CollectPGO, CollectCallCounts:
 			// They never pause.
 		}
 	}

@@ -54,8 +54,8 @@ for _, name in ipairs(lists) do known[name] = true end
 local function proper(comment, before)
 	local own = comment:gsub("; norequeue", "", 1)
 	if before then
-		if own:sub(-#before - 3) ~= " | " .. before then return false end
-		own = own:sub(1, -#before - 4)
+		if own:sub(1, #before + 3) ~= before .. " | " then return false end
+		own = own:sub(#before + 4)
 	end
 	local profile, rest = own:match("^kernel%-broker: ([a-z0-9._@-]+) requested(.*)$")
 	if not profile then return false end

@@ -108,8 +108,8 @@ submit(eager)
 is(eager.admin_comment, "kernel-broker: mitgcm requested", "--requeue needs no word")
 local commented = job({ "KERNEL_PROFILE=mitgcm" }, { requeue = 0, admin_comment = "before" })
 submit(commented)
-is(commented.admin_comment, "kernel-broker: mitgcm requested; norequeue | before",
-	"an earlier comment is kept")
+is(commented.admin_comment, "before | kernel-broker: mitgcm requested; norequeue",
+	"an earlier comment is kept, and first")
 local exclusive = job({ "KERNEL_PROFILE=mitgcm" }, { shared = 0 })
 is(submit(exclusive), slurm.SUCCESS, "--exclusive is what we want")
 local bare = { spank_job_env = { [0] = "KERNEL_PROFILE=mitgcm" } }
@@ -120,7 +120,7 @@ is(bare.shared, 0, "gets what it needs")
 local looked = job({ "KERNEL_PROFILE=mitgcm", "KERNEL_PROFILING=io,noise" }, { requeue = 0, admin_comment = "before" })
 is(submit(looked), slurm.SUCCESS, "a profile and profiling")
 is(looked.reboot, 1, "it boots")
-is(looked.admin_comment, "kernel-broker: mitgcm requested; profiling=io,noise; norequeue | before",
+is(looked.admin_comment, "before | kernel-broker: mitgcm requested; profiling=io,noise; norequeue",
 	"collectors are noted")
 for _, env in ipairs({
 	{ "KERNEL_PROFILING=io" }, { "SPANK_KERNEL_PROFILING=io" },
@@ -130,6 +130,35 @@ for _, env in ipairs({
 	is(submit(desc), slurm.SUCCESS, "profiling alone")
 	is(desc.admin_comment, "kernel-broker: stock requested; profiling=io", "is noted")
 	ok(desc.reboot == 65534 and desc.shared == 1 and desc.requeue == 0, "and all else is left")
+end
+
+-- whoever writes the admin_comment, the other's part stays
+local ours = "kernel-broker: mitgcm requested; profiling=io; norequeue"
+local long = string.rep("x", 5000)
+for _, c in ipairs({
+	-- what the job has, what somebody writes, what the job gets
+	{ "site:grant=4711 | " .. ours, "kernel-broker: nodes boot mitgcm@1, 0 of 2 ready",
+		"site:grant=4711 | kernel-broker: nodes boot mitgcm@1, 0 of 2 ready" },
+	{ ours, "JS1:H4sIAAAA", "JS1:H4sIAAAA | " .. ours },
+	{ "before | " .. ours, "JS1:H4sIAAAA", "JS1:H4sIAAAA | " .. ours },
+	{ "a | b | " .. ours, "kernel-broker: x", "a | b | kernel-broker: x" },
+	{ ours .. " | behind", "kernel-broker: x", "behind | kernel-broker: x" },
+	{ "kernel-broker: quoted | " .. ours, "kernel-broker: x",
+		"kernel-broker: quoted | kernel-broker: x" },
+	{ "two\nlines | " .. ours, "kernel-broker: x", "two\nlines | kernel-broker: x" },
+	{ ours, "", ours },
+	{ "before | " .. ours, "", ours },
+	{ nil, "kernel-broker: x", "kernel-broker: x" },
+	{ nil, "theirs |  | and more", "theirs |  | and more" },
+	{ "before", "after", "after" },
+	{ ours, "theirs | kernel-broker: x", "theirs | kernel-broker: x" },
+	{ ours, nil, nil },
+	{ ours, long, long .. " | " .. ours },
+}) do
+	local change = { admin_comment = c[2] }
+	is(slurm_job_modify(change, { admin_comment = c[1], user_id = 1000, job_id = 7 }, {}, 0),
+		slurm.SUCCESS, "a change of the comment is accepted")
+	is(change.admin_comment, c[3], string.format("%q, and then %q", tostring(c[1]), tostring(c[2])))
 end
 
 -- refusals

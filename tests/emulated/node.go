@@ -80,7 +80,7 @@ func (n *Node) layOut() error {
 	return nil
 }
 
-const firmwareLine = "root=/dev/vda ro quiet"
+const firmwareLine = "root=/dev/vda ro panic=10 quiet"
 
 // boot is the machine's next boot.
 type boot struct {

@@ -50,6 +50,9 @@ var crossing = map[string]map[string]string{
 		"broker/store":   "every step is recorded before it is acted on",
 		"profiling":      "the controller knows which collectors exist",
 	},
+	"broker/plan": {
+		"broker/observe": "the plan reads Slurm's side of a node as a model",
+	},
 	"broker/server": {
 		"api":               "the boundary where the domain becomes the API",
 		"api/convert":       "the boundary where the domain becomes the API",
@@ -67,12 +70,16 @@ var crossing = map[string]map[string]string{
 		"auth/audit":     "an administrator checks the audit log's files",
 		"auth/authz":     "an administrator checks a policy before it is in force",
 		"auth/mtls":      "kernelctl doctor reads when certificates end",
+		"auth/nss":       "an administrator checks whom a policy names",
 		"auth/signing":   "whoever registers a kernel signs it",
 		"broker/catalog": "an administrator's files become requests",
 		"doctor":         "kernelctl collects the facts about a site, and shows what is wrong with it",
 		"factory":        "kernelctl is a front to the factory, which runs in its process",
 		"profiling":      "kernelctl compares profiling runs",
 		"report":         "kernelctl writes reports",
+	},
+	"doctor": {
+		"internal": "a finding about many nodes names them in Slurm's notation",
 	},
 	"factory": {
 		"profiling": "a kernel is built from profiling runs",
@@ -96,7 +103,7 @@ var split = map[string]bool{"api": true, "auth": true, "broker": true}
 
 // pure lists the rooms that may use nothing but the standard library, the
 // domain, and what crossing allows.
-var pure = map[string]bool{"": true, "broker/plan": true, "doctor": true, "report": true}
+var pure = map[string]bool{"": true, "broker/observe": true, "broker/plan": true, "doctor": true, "report": true}
 
 // room tells the room of a folder below kernel-broker/, and the part in it.
 func room(dir string) (name, part string) {

@@ -72,7 +72,7 @@ func TestUnitsAreClosed(t *testing.T) {
 // agent. The page for administrators has the same.
 func TestDropInLiftsAllThatCloses(t *testing.T) {
 	lift := string(read(t, "ansible/roles/agent/files/slurmd-child.conf"))
-	closing := regexp.MustCompile(`(?m)^((?:Capability|SystemCall(?:Filter|Arch)|Protect|Private|Restrict|ReadOnly|ReadWrite|Inaccessible|NoNewPriv|LockPers|MemoryDeny|DevicePol|Keyring)\w*)=`)
+	closing := regexp.MustCompile(`(?m)^((?:Capability|SystemCall(?:Filter|Arch)|Protect|Private|Restrict|ReadOnly|ReadWrite|Inaccessible|NoNewPriv|LockPers|Memory(?:Deny|Max)|DevicePol|Keyring)\w*)=`)
 	found := closing.FindAllStringSubmatch(string(read(t, units+"kernel-broker-agent.service")), -1)
 	if len(found) < 10 {
 		t.Fatalf("found only %q in the unit", found)

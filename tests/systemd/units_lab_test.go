@@ -132,8 +132,14 @@ func (s *site) brokerEnds(t *testing.T) {
 	}
 	// The policy is reloaded; an invalid one leaves the old one in force.
 	s.ctl1.must("cp /etc/kernel-broker/policy.yaml.sample /etc/kernel-broker/policy.yaml && systemctl reload kernel-broker")
-	s.ctl1.until("the policy", "kernelctl health | grep -q 'policy *healthy.*/etc/kernel-broker/policy.yaml'")
-	s.ctl1.must("rm /etc/kernel-broker/policy.yaml && systemctl restart kernel-broker")
+	s.ctl1.until("the policy", "kernelctl health | grep '^ *policy .*/etc/kernel-broker/policy.yaml' | grep -qv 'not in force'")
+	// Without its file the broker does not start, unless it is told that there is none.
+	s.ctl1.must("rm /etc/kernel-broker/policy.yaml; ! timeout 60 systemctl restart kernel-broker")
+	s.ctl1.until("the refusal", `journalctl -u kernel-broker | grep -q 'policy: \\*"\\*"'`)
+	s.ctl1.must("systemctl stop kernel-broker; systemctl reset-failed kernel-broker; cp -a /etc/kernel-broker/broker.yaml /root/broker.yaml")
+	s.ctl1.must(`sed -i 's/^policy:.*/policy: ""/' /etc/kernel-broker/broker.yaml && systemctl start kernel-broker`)
+	s.ctl1.until("the broker without a policy", well)
+	s.ctl1.must("cp -a /root/broker.yaml /etc/kernel-broker/broker.yaml && systemctl restart kernel-broker")
 
 	s.ctl1.must("systemctl stop kernel-broker && test ! -e /run/kernel-broker && ! ss -tlnH | grep :7440")
 	if r := s.ctl1.run("kernelctl profile list"); r.exit == 0 {

@@ -55,14 +55,20 @@ type Session interface {
 	Close() error
 }
 
-// Pauser is a Session that can pause. Its data so far stays, and events that began in a pause are not counted.
+// Pauser is a Session that can pause, when the collectors cost the job too much. Its data so far stays, and events that began
+// in a pause are not counted. What it costs the kernel's statistics of its programs tell; see Counter.
 type Pauser interface {
-	// Events counts the events that cost the job time: program runs for the job.
-	Events() (uint64, error)
-	// Toll is the cost of an event beyond the program.
-	Toll() bpf.Toll
 	// Pause stops observing at once; Detach also detaches what is slow to detach.
 	Pause() error
 	Detach() error
 	Resume() error
+}
+
+// Counter is a Pauser that counts what it costs by, so that what pauses hid can be estimated.
+type Counter interface {
+	Pauser
+	// Events counts the events that cost the job time: program runs for the job.
+	Events() (uint64, error)
+	// Toll is the cost of an event beyond the program.
+	Toll() bpf.Toll
 }

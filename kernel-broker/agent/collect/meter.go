@@ -40,6 +40,8 @@ type meter struct {
 	before map[profiling.Collector]edge
 	order  []profiling.Collector
 	sums   map[profiling.Collector]profiling.Overhead
+	// recent are sums in which each window counts half as much as the one after it.
+	recent map[profiling.Collector]profiling.Overhead
 	prices map[profiling.Collector]float64
 	// held: the collectors are paused, and a window would measure nothing. owed: one was due meanwhile.
 	held, owed bool
@@ -59,6 +61,7 @@ func newMeter(jobNS func() uint64) *meter {
 		jobNS: jobNS, enable: func() (io.Closer, error) { return ebpf.EnableStats(unix.BPF_STATS_RUN_TIME) },
 		timer: time.NewTimer(time.Hour), pause: firstPause,
 		before: map[profiling.Collector]edge{}, sums: map[profiling.Collector]profiling.Overhead{},
+		recent: map[profiling.Collector]profiling.Overhead{},
 		prices: map[profiling.Collector]float64{},
 	}
 }
@@ -118,11 +121,14 @@ func (m *meter) close(sessions []working) {
 		}
 		before, after := m.before[w.name], m.edge(w)
 		m.learn(w.name, before.cost, after.cost)
+		jobNS, spentNS := after.jobNS-before.jobNS, after.cost.NS-before.cost.NS
 		sum.WindowNS += uint64(after.at.Sub(before.at))
-		sum.JobNS += after.jobNS - before.jobNS
+		sum.JobNS += jobNS
 		sum.Events += after.cost.Runs - before.cost.Runs
-		sum.SpentNS += after.cost.NS - before.cost.NS
+		sum.SpentNS += spentNS
 		m.sums[w.name] = sum
+		recent := m.recent[w.name]
+		m.recent[w.name] = profiling.Overhead{JobNS: recent.JobNS/2 + jobNS, SpentNS: recent.SpentNS/2 + spentNS}
 	}
 	if err := m.stats.Close(); err != nil {
 		m.failed = err
@@ -168,8 +174,8 @@ func (m *meter) price(w working) float64 {
 	return firstPrice
 }
 
-// share of the job's CPU time that a collector took in all windows.
-func (m *meter) share(name profiling.Collector) float64 { return m.sums[name].Share() }
+// share of the job's CPU time that a collector took in recent windows.
+func (m *meter) share(name profiling.Collector) float64 { return m.recent[name].Share() }
 
 func (m *meter) overhead(node string) []profiling.Overhead {
 	var all []profiling.Overhead

@@ -54,6 +54,8 @@ type moment struct {
 type watched struct {
 	working
 	pauser Pauser
+	// counter is nil for one that does not count its events.
+	counter Counter
 	// events counted by its programs, and those observed: just after the start of a pause some are counted but not
 	// observed.
 	events, seen uint64
@@ -103,10 +105,15 @@ func (p *pace) start(sessions []working) error {
 		if !can {
 			continue
 		}
-		events, err := pauser.Events()
+		one := &watched{working: w, pauser: pauser}
+		var err error
+		if one.counter, can = w.session.(Counter); can {
+			one.events, err = one.counter.Events()
+		}
 		all = append(all, err)
-		from := mark{moment: p.began, events: events}
-		p.watched = append(p.watched, &watched{working: w, pauser: pauser, events: events, older: from, newer: from})
+		one.older = mark{moment: p.began, events: one.events}
+		one.newer = one.older
+		p.watched = append(p.watched, one)
 	}
 	if p.share > 0 && len(p.watched) > 0 {
 		p.budget = newBudget(p.share, nodeCPUs())
@@ -246,20 +253,13 @@ func (p *pace) accountUpTo(now moment) []profiling.Partial {
 	used := now.job - p.last.job
 	var wrong []profiling.Partial
 	for _, w := range p.watched {
-		events, err := w.pauser.Events()
+		cost, err := p.costOf(w, used)
 		if err != nil {
 			wrong = append(wrong, profiling.Partial{Collector: w.name, Why: err.Error()})
 			continue
 		}
-		w.fresh = events - w.events
-		w.events = events
-		price := 0.0
-		if !w.away { // otherwise the program ends at once
-			price = p.meter.price(w.working)
-		}
-		price = w.pauser.Toll().Of(price, p.meter.open())
-		w.cost += float64(w.fresh) * price
-		p.cost += float64(w.fresh) * price
+		w.cost += cost
+		p.cost += cost
 	}
 	for _, w := range p.sessions {
 		if _, can := w.session.(Pauser); !can {
@@ -279,6 +279,27 @@ func (p *pace) accountUpTo(now moment) []profiling.Partial {
 	return wrong
 }
 
+// costOf the collector since the last account, in which the job used so much.
+func (p *pace) costOf(w *watched, used uint64) (float64, error) {
+	if w.counter == nil {
+		if w.away {
+			return 0, nil
+		}
+		return p.meter.share(w.name) * float64(used), nil
+	}
+	events, err := w.counter.Events()
+	if err != nil {
+		return 0, err
+	}
+	w.fresh = events - w.events
+	w.events = events
+	price := 0.0
+	if !w.away { // otherwise the program ends at once
+		price = p.meter.price(w.working)
+	}
+	return float64(w.fresh) * w.counter.Toll().Of(price, p.meter.open()), nil
+}
+
 // sees records new events up to now.
 func (w *watched) sees(now mark) {
 	w.seen += w.fresh
@@ -288,10 +309,13 @@ func (w *watched) sees(now mark) {
 	}
 }
 
-// coverage up to the last account.
+// coverage up to the last account. One that never paused and does not count its events has none to tell of.
 func (p *pace) coverage(node string) []profiling.Coverage {
 	var all []profiling.Coverage
 	for _, w := range p.watched {
+		if w.counter == nil && w.pauses == 0 {
+			continue
+		}
 		all = append(all, profiling.Coverage{
 			Node: node, Collector: w.name, Exact: w.pauses == 0, BudgetPPM: uint64(p.share * 1e6),
 			SpanNS: uint64(p.last.at.Sub(p.began.at)), ObservedNS: uint64(w.observedFor), Pauses: w.pauses,

@@ -186,13 +186,82 @@ func TestCheapCollectorsStayActive(t *testing.T) {
 
 // The cost of collectors that cannot pause counts too.
 func TestUnpausableCollectorsCount(t *testing.T) {
-	noise := &fake{name: profiling.CollectNoise}
-	j := newPaced(t, 0.04, working{profiling.CollectNoise, noise})
-	j.p.meter.sums[profiling.CollectNoise] = profiling.Overhead{JobNS: 100, SpentNS: 3}
+	calls := &fake{name: profiling.CollectCallCounts}
+	j := newPaced(t, 0.04, working{profiling.CollectCallCounts, calls})
+	j.p.meter.recent[profiling.CollectCallCounts] = profiling.Overhead{JobNS: 100, SpentNS: 3}
 	j.run(t, 20*time.Second, 50, 10) // at 400 ns each: 2 %
 	if c := j.end(t); c.Exact {
 		t.Errorf("3 and 2 %% of allowed 4: %+v", c)
 	}
+}
+
+// sampling is a collector that pauses and counts no events, as noise and callgraph are.
+type sampling struct {
+	fake
+	looks bool
+}
+
+func (s *sampling) Pause() error  { s.looks = false; return nil }
+func (s *sampling) Detach() error { return nil }
+func (s *sampling) Resume() error { s.looks = true; return nil }
+
+// Collectors that sample keep to the budget, too, and say how much of the job they saw.
+func TestSamplingCollectorsKeepToTheBudget(t *testing.T) {
+	for _, c := range []struct {
+		spent  uint64 // percent of the job's CPU time while it observes
+		paused bool
+	}{{3, false}, {20, true}} {
+		noise := &sampling{fake{name: profiling.CollectNoise}, true}
+		j := newPaced(t, 0.04, working{profiling.CollectNoise, noise})
+		j.p.meter.recent[profiling.CollectNoise] = profiling.Overhead{JobNS: 100, SpentNS: c.spent}
+		looked := 0
+		for range 60 * 1000 {
+			if noise.looks {
+				looked++
+			}
+			j.run(t, time.Millisecond, 0, 1)
+		}
+		j.p.account()
+		took := float64(looked) / 60000 * float64(c.spent) / 100
+		all := j.p.coverage("n1")
+		if took > 0.045 || (len(all) == 2) != c.paused {
+			t.Fatalf("%d %%: it took %.3f of the job's CPU time; coverage %+v", c.spent, took, all)
+		}
+		if !c.paused {
+			continue
+		}
+		if got := all[0]; got.Collector != profiling.CollectNoise || got.Exact || got.Share() < 0.1 || got.Share() > 0.25 || got.CostNS == 0 || got.Factor() != 1 {
+			t.Errorf("coverage %+v", got)
+		}
+		if !all[1].Exact { // it costs nothing
+			t.Errorf("the other one paused: %+v", all[1])
+		}
+	}
+}
+
+// What a collector costs in a new phase of the job is known after a few windows, however many the phase before had.
+func TestRecentWindowsCount(t *testing.T) {
+	f := &fake{name: profiling.CollectNoise}
+	sessions := []working{{f.name, f}}
+	job := uint64(0)
+	m := newMeter(func() uint64 { return job })
+	m.enable = func() (io.Closer, error) { return io.NopCloser(nil), nil }
+	window := func(spent uint64) {
+		m.turn(sessions)
+		job += 1000
+		f.spent.NS += spent
+		m.turn(sessions)
+	}
+	for range 100 {
+		window(1)
+	}
+	for range 3 {
+		window(200)
+	}
+	if share := m.share(f.name); share < 0.15 {
+		t.Errorf("it takes 20 %% now, and is taken for %.1f %%", 100*share)
+	}
+	m.timer.Stop()
 }
 
 // A collector that cannot resume is gone, reports it, and is not asked again. Its unseen events are estimated from

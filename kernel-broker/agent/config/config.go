@@ -18,6 +18,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/anybroker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -42,6 +43,9 @@ type Config struct {
 	BrokerGrace time.Duration `yaml:"broker_grace"`
 	Proc        string        `yaml:"proc"`
 	Sys         string        `yaml:"sys"`
+
+	// Digest of the file's text; empty without one.
+	Digest string `yaml:"-"`
 }
 
 // Cache of artifacts.
@@ -181,6 +185,7 @@ func Read(path string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("configuration: %w", err)
 	}
+	c.Digest = digest.Of(raw)
 	return c, nil
 }
 

@@ -25,13 +25,14 @@ func TestSampleIsTheDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := Parse("agent.yaml", []byte("broker: broker.example.org:7440\n"))
+	want.Digest = got.Digest // of the file
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v, %v", got, want, err)
 	}
 	if !slices.Equal(want.Boot.KeepArguments, kb.NodeParameters()) {
 		t.Errorf("boot.keep_arguments %q is not what the domain says belongs to a node", want.Boot.KeepArguments)
 	}
-	if want.Cache.MaxBytes != 2<<30 || want.BrokerGrace != 30*time.Second || want.Trust.Required() || want.Profiling.OverheadPercent != 4 {
+	if want.Cache.MaxBytes != 2<<30 || want.BrokerGrace != 30*time.Second || want.Trust.Required() || want.Profiling.OverheadPercent != 4 || want.Profiling.MaxRuns != 4 {
 		t.Errorf("defaults %+v", want)
 	}
 }
@@ -106,6 +107,7 @@ func TestParseRefuses(t *testing.T) {
 		"relative key":   {broker + "tls: {key: k}\n", "tls.key"},
 		"tiny cache":     {broker + "cache: {max_bytes: 5}\n", "max_bytes"},
 		"tiny budget":    {broker + "profiling: {overhead_percent: 0.04}\n", "overhead_percent"},
+		"no runs":        {broker + "profiling: {max_runs: 0}\n", "profiling.max_runs: 0 is less than 1"},
 		"negative":       {broker + "profiling: {overhead_percent: -1}\n", "overhead_percent"},
 		"no number":      {broker + "profiling: {overhead_percent: .nan}\n", "overhead_percent"},
 		"any overhead":   {broker + "profiling: {overhead_percent: 51}\n", "overhead_percent"},

@@ -14,10 +14,12 @@ import (
 type Profiling struct {
 	Dir string `yaml:"dir"`
 	// Sockets may be empty.
-	Sockets  string        `yaml:"sockets"`
-	Cgroups  []string      `yaml:"cgroups"`
-	MaxBytes int           `yaml:"max_bytes"`
-	Settle   time.Duration `yaml:"settle"`
+	Sockets  string   `yaml:"sockets"`
+	Cgroups  []string `yaml:"cgroups"`
+	MaxBytes int      `yaml:"max_bytes"`
+	// MaxRuns is how many jobs the node profiles at a time.
+	MaxRuns int           `yaml:"max_runs"`
+	Settle  time.Duration `yaml:"settle"`
 	// OverheadPercent of a job's CPU time may be used by its collectors; 0 means no limit.
 	OverheadPercent float64 `yaml:"overhead_percent"`
 }
@@ -37,6 +39,9 @@ func (p Profiling) validate() error {
 	}
 	if p.MaxBytes < 1<<16 || p.MaxBytes > 1<<30 {
 		return fmt.Errorf("profiling.max_bytes: %d is not within 64 KiB to 1 GiB: %w", p.MaxBytes, kb.ErrInvalid)
+	}
+	if p.MaxRuns < 1 {
+		return fmt.Errorf("profiling.max_runs: %d is less than 1: %w", p.MaxRuns, kb.ErrInvalid)
 	}
 	// This form also rejects NaN.
 	if bounded := p.OverheadPercent >= 0.1 && p.OverheadPercent <= 50; !bounded && p.OverheadPercent != 0 {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Locked reports whether the running kernel is locked down, as under Secure Boot: kexec_load is then refused, and
@@ -33,19 +34,23 @@ func (k Kexec) Locked() (bool, error) {
 }
 
 // errForbidden: the running kernel refuses kexec_load.
-var errForbidden = errors.New("kexec_load is forbidden")
+var errForbidden = errors.New("the running kernel refuses kexec_load")
 
-// forbidden recognises the messages of lockdown, and of IMA under Secure Boot.
+// forbidden recognises the messages of lockdown, of IMA under Secure Boot, and of a kernel with CONFIG_KEXEC_FILE and without CONFIG_KEXEC.
+// kexec prints the C library's words for an error, which begin with a capital.
 func forbidden(text string) bool {
+	text = strings.ToLower(text)
 	for _, what := range []string{"kexec_load failed: ", "kexec unload failed: "} {
-		if strings.Contains(text, what+"Operation not permitted") || strings.Contains(text, what+"Permission denied") {
-			return true
+		for _, why := range []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS} {
+			if strings.Contains(text, what+why.Error()) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// asLocked calls do in the way that the running kernel allows. Without securityfs it tries both.
+// asLocked calls do in the way that the running kernel allows. Where only a try shows it, it tries both.
 func (k Kexec) asLocked(do func(locked bool) error) error {
 	locked, err := k.Locked()
 	if err != nil {

@@ -72,6 +72,8 @@ type NodeStatus struct {
 	Ready         bool      `json:"ready"`
 	Doing         string    `json:"doing"`
 	Since         time.Time `json:"since"`
+	// Configuration is the digest of the file that the agent started with.
+	Configuration string `json:"configuration"`
 }
 
 // ParseRequest reads one request line.

@@ -67,7 +67,9 @@ type Options struct {
 	SlurmLimit time.Duration
 	// MaxBytes of a run's result; 0: any number.
 	MaxBytes int
-	Log      *slog.Logger
+	// MaxRuns at a time; 0: any number.
+	MaxRuns int
+	Log     *slog.Logger
 }
 
 // Keeper has the runs of this node.
@@ -78,15 +80,17 @@ type Keeper struct {
 	// desired is the broker's last list.
 	desired []kb.DesiredRun
 	runs    map[uint64]*run
-	closed  bool
-	all     sync.WaitGroup
-	ctx     context.Context
-	cancel  context.CancelFunc
+	// placed are the runs that profile a job.
+	placed map[*run]bool
+	closed bool
+	all    sync.WaitGroup
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 // New returns a keeper without runs.
 func New(o Options) *Keeper {
-	k := &Keeper{o: o, runs: map[uint64]*run{}}
+	k := &Keeper{o: o, runs: map[uint64]*run{}, placed: map[*run]bool{}}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	return k
 }

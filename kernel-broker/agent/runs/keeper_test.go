@@ -84,6 +84,7 @@ type world struct {
 	broken   error
 	refused  []profiling.Refusal
 	limit    time.Duration
+	places   int                // 0: any number of runs
 	onReport func(state string) // called before the keeper continues; may be nil
 }
 
@@ -145,7 +146,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) start() {
 	w.keeper = New(Options{Node: "n1", Collectors: w, Broker: w, Dir: filepath.Join(w.dir, "runs"),
 		Cgroups:    []string{filepath.Join(w.dir, "nowhere*"), filepath.Join(w.dir, "cgro*")},
-		SlurmLimit: w.limit, Log: slog.New(slog.DiscardHandler)})
+		SlurmLimit: w.limit, MaxRuns: w.places, Log: slog.New(slog.DiscardHandler)})
 }
 
 func (w *world) cgroup() string { return filepath.Join(w.dir, "cgroup", "job_7") }

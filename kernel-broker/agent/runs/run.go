@@ -116,6 +116,7 @@ func (r *run) report() {
 // live runs until the broker no longer wants the run, or the agent ends and the next one continues.
 func (r *run) live() {
 	result, err := r.profile()
+	r.k.freePlace(r)
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLeft):
 	case err != nil:
@@ -182,6 +183,14 @@ func (r *run) profile() (found, error) {
 			return r.gather(true, errKilled)
 		}
 		return r.gather(true, errNobody)
+	}
+	err = r.place()
+	if errors.Is(err, errOver) || errors.Is(err, errLeft) {
+		return found{}, err
+	}
+	if err != nil {
+		r.note(err.Error())
+		return r.gather(true, err)
 	}
 	if err := group.prepare(); err != nil {
 		return r.gather(true, err)

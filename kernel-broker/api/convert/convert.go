@@ -86,7 +86,7 @@ func PhaseToProto(p kb.Phase) api.AllocationPhase { return allocationPhases[p] }
 func JobToProto(a *kb.Allocation) *api.Job {
 	job := &api.Job{
 		JobId: a.ID.Job, RestartCount: a.ID.Restart, Reference: a.Reference, User: a.User, Uid: a.UID,
-		Profile: a.Kernel.Profile, Version: a.Kernel.Version, Nodes: a.Nodes, Phase: allocationPhases[a.Phase],
+		Profile: a.Kernel.Profile, Version: a.Kernel.Version, Nodes: a.Nodes, Phase: jobPhase(a),
 		Reason: a.Reason, HandedTo: a.HandedTo,
 		Before: proofsToProto(a.Had(), a.Before), During: proofsToProto(a.Had(), a.During), After: proofsToProto(a.Had(), a.After),
 	}
@@ -94,6 +94,17 @@ func JobToProto(a *kb.Allocation) *api.Job {
 		job.Timeline = append(job.Timeline, &api.TimelineEvent{At: TimeToProto(e.At), Node: e.Node, Event: e.Event, Detail: e.Detail})
 	}
 	return job
+}
+
+// jobPhase also says what became of a job that did not get its kernel.
+func jobPhase(a *kb.Allocation) api.AllocationPhase {
+	switch {
+	case a.Phase != kb.PhaseFailed || !a.Requeued:
+		return allocationPhases[a.Phase]
+	case a.Hold:
+		return api.AllocationPhase_ALLOCATION_PHASE_HELD
+	}
+	return api.AllocationPhase_ALLOCATION_PHASE_REQUEUED
 }
 
 func proofsToProto(nodes []string, proofs map[string]kb.Proof) []*api.NodeProof {

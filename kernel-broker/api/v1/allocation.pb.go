@@ -39,11 +39,18 @@ const (
 	AllocationPhase_ALLOCATION_PHASE_RETURNING AllocationPhase = 4
 	// Nothing is left to do.
 	AllocationPhase_ALLOCATION_PHASE_DONE AllocationPhase = 5
-	// The job did not get its kernel; reason says why.
+	// The run did not get its kernel, and what became of the job is not known yet,
+	// or Slurm ended it, as it does an srun; reason says why.
 	AllocationPhase_ALLOCATION_PHASE_FAILED AllocationPhase = 6
 	// The job waits in Slurm, for nodes or because it is held; reason says which.
 	// Only GetJob returns such jobs.
 	AllocationPhase_ALLOCATION_PHASE_WAITING AllocationPhase = 7
+	// The run did not get its kernel, and the job is back in the queue; reason
+	// says why. The next run has its own record.
+	AllocationPhase_ALLOCATION_PHASE_REQUEUED AllocationPhase = 8
+	// The run did not get its kernel, or the job was refused, and the job is held
+	// until it is released; reason says why.
+	AllocationPhase_ALLOCATION_PHASE_HELD AllocationPhase = 9
 )
 
 // Enum value maps for AllocationPhase.
@@ -57,6 +64,8 @@ var (
 		5: "ALLOCATION_PHASE_DONE",
 		6: "ALLOCATION_PHASE_FAILED",
 		7: "ALLOCATION_PHASE_WAITING",
+		8: "ALLOCATION_PHASE_REQUEUED",
+		9: "ALLOCATION_PHASE_HELD",
 	}
 	AllocationPhase_value = map[string]int32{
 		"ALLOCATION_PHASE_UNSPECIFIED": 0,
@@ -67,6 +76,8 @@ var (
 		"ALLOCATION_PHASE_DONE":        5,
 		"ALLOCATION_PHASE_FAILED":      6,
 		"ALLOCATION_PHASE_WAITING":     7,
+		"ALLOCATION_PHASE_REQUEUED":    8,
+		"ALLOCATION_PHASE_HELD":        9,
 	}
 )
 
@@ -992,7 +1003,7 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\"<\n" +
 	"\x10ListJobsResponse\x12(\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x14.kernelbroker.v1.JobR\x04jobs*\x84\x02\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x14.kernelbroker.v1.JobR\x04jobs*\xbe\x02\n" +
 	"\x0fAllocationPhase\x12 \n" +
 	"\x1cALLOCATION_PHASE_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19ALLOCATION_PHASE_ACCEPTED\x10\x01\x12\x1e\n" +
@@ -1001,7 +1012,9 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\x1aALLOCATION_PHASE_RETURNING\x10\x04\x12\x19\n" +
 	"\x15ALLOCATION_PHASE_DONE\x10\x05\x12\x1b\n" +
 	"\x17ALLOCATION_PHASE_FAILED\x10\x06\x12\x1c\n" +
-	"\x18ALLOCATION_PHASE_WAITING\x10\a2\xbc\x03\n" +
+	"\x18ALLOCATION_PHASE_WAITING\x10\a\x12\x1d\n" +
+	"\x19ALLOCATION_PHASE_REQUEUED\x10\b\x12\x19\n" +
+	"\x15ALLOCATION_PHASE_HELD\x10\t2\xbc\x03\n" +
 	"\x11AllocationService\x12]\n" +
 	"\fEnsureKernel\x12$.kernelbroker.v1.EnsureKernelRequest\x1a%.kernelbroker.v1.EnsureKernelResponse0\x01\x12U\n" +
 	"\n" +

@@ -1459,7 +1459,11 @@ type ApplyProfileRequest struct {
 	RequestId string   `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Profile   *Profile `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
 	// For the history; one line of at most 200 characters.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Only check the change and return what it would make. Leave request_id empty:
+	// a broker that knows no dry runs refuses the request then. Files need not be
+	// stored yet, and a version without a signature counts as one to be signed.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1513,6 +1517,13 @@ func (x *ApplyProfileRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *ApplyProfileRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
 }
 
 type ApplyProfileResponse struct {
@@ -1574,7 +1585,9 @@ type ReleaseQuarantineRequest struct {
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Version   uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// For the history; one line of at most 200 characters.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// As in ApplyProfileRequest.
+	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1637,6 +1650,13 @@ func (x *ReleaseQuarantineRequest) GetReason() string {
 	return ""
 }
 
+func (x *ReleaseQuarantineRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
 type ReleaseQuarantineResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1681,7 +1701,9 @@ type RetireProfileRequest struct {
 	// 0 retires all present versions.
 	Version uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// For users whose jobs are held; one line of at most 200 characters.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// As in ApplyProfileRequest.
+	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1742,6 +1764,13 @@ func (x *RetireProfileRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *RetireProfileRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
 }
 
 type RetireProfileResponse struct {
@@ -2934,28 +2963,31 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\x14CheckProfileResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\rR\aversion\x12\x18\n" +
-	"\aproviso\x18\x03 \x01(\tR\aproviso\"\x80\x01\n" +
+	"\aproviso\x18\x03 \x01(\tR\aproviso\"\x99\x01\n" +
 	"\x13ApplyProfileRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x122\n" +
 	"\aprofile\x18\x02 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"d\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"d\n" +
 	"\x14ApplyProfileResponse\x122\n" +
 	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"\x7f\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\x98\x01\n" +
 	"\x18ReleaseQuarantineRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\rR\aversion\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x1b\n" +
-	"\x19ReleaseQuarantineResponse\"{\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"\x1b\n" +
+	"\x19ReleaseQuarantineResponse\"\x94\x01\n" +
 	"\x14RetireProfileRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\rR\aversion\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"e\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"e\n" +
 	"\x15RetireProfileResponse\x122\n" +
 	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"|\n" +

@@ -63,10 +63,12 @@ func (*GetHealthRequest) Descriptor() ([]byte, []int) {
 // Component is one dependency of the broker.
 type Component struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// store, slurm, level, policy, record, images, hardware or agents.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Healthy       bool   `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Detail        string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	// store, slurm, admin-level, policy, audit-log, stock-images, hardware or agents.
+	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Healthy bool   `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Detail  string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	// What somebody should look at although the component works; empty: nothing.
+	Warning       string `protobuf:"bytes,4,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -118,6 +120,13 @@ func (x *Component) GetHealthy() bool {
 func (x *Component) GetDetail() string {
 	if x != nil {
 		return x.Detail
+	}
+	return ""
+}
+
+func (x *Component) GetWarning() string {
+	if x != nil {
+		return x.Warning
 	}
 	return ""
 }
@@ -196,11 +205,12 @@ var File_kernelbroker_v1_health_proto protoreflect.FileDescriptor
 const file_kernelbroker_v1_health_proto_rawDesc = "" +
 	"\n" +
 	"\x1ckernelbroker/v1/health.proto\x12\x0fkernelbroker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetHealthRequest\"Q\n" +
+	"\x10GetHealthRequest\"k\n" +
 	"\tComponent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xb1\x01\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x18\n" +
+	"\awarning\x18\x04 \x01(\tR\awarning\"\xb1\x01\n" +
 	"\x11GetHealthResponse\x12\x18\n" +
 	"\ahealthy\x18\x01 \x01(\bR\ahealthy\x12:\n" +
 	"\n" +

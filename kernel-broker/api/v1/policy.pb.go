@@ -28,10 +28,10 @@ type TestPolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name or uid; empty for the caller.
 	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	// A word: view, use, publish, upload, retire, quarantine, release, collect,
+	// A word: view, use, profile, publish, upload, retire, quarantine, release, collect,
 	// trust, inspect, administer.
 	Action string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
-	// For use, publish, retire, quarantine and release NAME or NAME@VERSION of a
+	// For use, profile, publish, retire, quarantine and release NAME or NAME@VERSION of a
 	// profile.
 	Object string `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
 	// The user's address; empty for the broker's host.

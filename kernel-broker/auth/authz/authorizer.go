@@ -58,6 +58,9 @@ type Options struct {
 	Record Recorder
 	// Log defaults to slog.Default.
 	Log *slog.Logger
+	// Keep is called before a policy comes into force, so that a later start knows that there was one. It may be nil;
+	// an error is one of reading the policy.
+	Keep func(*Policy) error
 	// Changed is called after another policy came into force; it may be nil.
 	Changed func()
 	// Now defaults to time.Now.
@@ -100,6 +103,9 @@ func New(o Options) (*Authorizer, error) {
 	if a.state, err = a.load(o.Optional); err != nil {
 		return nil, err
 	}
+	if err := a.keep(a.state); err != nil {
+		return nil, err
+	}
 	a.o.Log.Info("policy in force", "file", a.state.Policy.File, "digest", a.state.Digest)
 	return a, a.notePolicy(a.state, nil)
 }
@@ -120,6 +126,13 @@ func (a *Authorizer) load(optional bool) (State, error) {
 	return State{Policy: DefaultPolicy(a.o.Always), Since: time.Now()}, nil
 }
 
+func (a *Authorizer) keep(s State) error {
+	if a.o.Keep == nil {
+		return nil
+	}
+	return a.o.Keep(s.Policy)
+}
+
 // Reload reads the policy's file. When that fails the policy in force stays:
 // a file that is gone takes no rules away.
 func (a *Authorizer) Reload() error {
@@ -127,6 +140,9 @@ func (a *Authorizer) Reload() error {
 	had := a.state
 	a.mu.Unlock()
 	loaded, err := a.load(had.Policy.File == "" && a.o.Optional)
+	if err == nil {
+		err = a.keep(loaded)
+	}
 	if err == nil {
 		// Rights are not in force unless it is on record where they come from.
 		err = a.notePolicy(loaded, nil)
@@ -227,7 +243,7 @@ func nameless(c Caller) error {
 // Slurm does not say, the answer stays what it is without them: that it hangs on
 // the job's account.
 func (a *Authorizer) accounts(ctx context.Context, p *Policy, user kb.User, action Action) []string {
-	if a.o.Accounts == nil || user.Name == "" || action != Use || !p.NeedsAccounts() {
+	if a.o.Accounts == nil || user.Name == "" || !action.ofJobs() || !p.NeedsAccounts() {
 		return nil
 	}
 	accounts, err := a.o.Accounts(ctx, user)

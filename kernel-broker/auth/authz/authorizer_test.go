@@ -130,6 +130,19 @@ func TestTheStart(t *testing.T) {
 	if err != nil || g.State().Policy.File != "" {
 		t.Fatalf("one that need not be there: %v", err)
 	}
+	// Before it counts, it is kept that there is one.
+	var kept []string
+	var full error
+	g.o.Keep = func(p *Policy) error { kept = append(kept, p.File); return full }
+	write(t, path, ocean)
+	full = kb.ErrUnavailable
+	if err := g.Reload(); !errors.Is(err, kb.ErrUnavailable) || g.State().Policy.File != "" || len(kept) != 1 || kept[0] != path {
+		t.Errorf("it is not kept: %v, %q", err, kept)
+	}
+	if _, err := New(Options{File: path, Keep: g.o.Keep, Log: quiet}); !errors.Is(err, kb.ErrUnavailable) {
+		t.Errorf("nor at the start: %v", err)
+	}
+	full = nil
 	// Once it is there it counts, and may not go again.
 	write(t, path, ocean)
 	if err := g.Reload(); err != nil || g.State().Policy.File != path {

@@ -24,6 +24,8 @@ func (p *Policy) Decide(q Question) Answer {
 		return d.allow(0, "every authenticated user may view")
 	case Use:
 		return d.mayUse()
+	case Profile:
+		return d.mayProfile()
 	case Publish:
 		a = d.mayPublish()
 	case Upload:
@@ -48,7 +50,7 @@ type decision struct {
 // so; or, in words, that it would be one elsewhere.
 func (d decision) administrator() (is bool, line int, nearly string) {
 	s := d.Subject
-	here := s.From.Local || d.Action == Use // a job comes from nowhere
+	here := s.From.Local || d.Action.ofJobs() // a job comes from nowhere
 	if slices.Contains(d.Always, s.UID) {
 		if here {
 			return true, 0, ""
@@ -59,7 +61,7 @@ func (d decision) administrator() (is bool, line int, nearly string) {
 	if !role.has(s) {
 		return false, 0, nearly
 	}
-	if d.Action == Use || role.from(s.From) {
+	if d.Action.ofJobs() || role.from(s.From) {
 		return true, role.Line, ""
 	}
 	return false, role.Line, fmt.Sprintf("administrators have their role from %s, and this one came from %s", role.places(), s.From)
@@ -72,6 +74,15 @@ func (d decision) mayUse() Answer {
 	}
 	rules, line := d.use(profile)
 	return d.byRules(rules, line, "use")
+}
+
+// mayProfile allows whoever may use a kernel, unless rules say who.
+func (d decision) mayProfile() Answer {
+	rules, line := d.profile(profileOf(d.Object))
+	if rules == nil {
+		return d.mayUse()
+	}
+	return d.byRules(rules, line, "profile")
 }
 
 func (d decision) mayPublish() Answer {
@@ -193,6 +204,8 @@ func (d decision) deny(line int, why string) Answer {
 func (d decision) sentence(may string, line int, why string) string {
 	object := ""
 	switch {
+	case d.Action == Profile:
+		object = fmt.Sprintf(" jobs on %q", d.Object)
 	case d.Action.OnProfile():
 		object = fmt.Sprintf(" profile %q", d.Object)
 	case d.Object != "":

@@ -119,12 +119,57 @@ func TestDecide(t *testing.T) {
 		{Subject{UID: 64030, From: local}, Publish, "stock", true, 0, ""},
 		{user(""), Publish, "lammps", false, 8, "uid 20000 may not"},
 		{user("ops"), Retire, "", true, 2, ""},
-		{user("alice"), "fly", "x", false, 0, "there is no such action, there are view, use, publish"},
+		{user("alice"), "fly", "x", false, 0, "there is no such action, there are view, use, profile, publish"},
 	} {
 		a := example().Decide(Question{c.subject, c.action, c.object})
 		if a.Allowed != c.allowed || a.Line != c.line || !strings.Contains(a.Reason, c.words) {
 			t.Errorf("%s %s %q: %+v, want %v by line %d with %q", c.subject, c.action, c.object, a, c.allowed, c.line, c.words)
 		}
+	}
+}
+
+// Who may use a kernel may have own jobs on it profiled, unless rules of the kernel or of all say who.
+func TestWhoProfiles(t *testing.T) {
+	perf, nobody := []Rule{{Groups: []string{"perf"}, Accounts: []string{"climate"}, Line: 30}}, []Rule{}
+	for name, c := range map[string]struct {
+		all, own []Rule // of all profiles, of mitgcm
+		subject  Subject
+		object   string
+		allowed  bool
+		line     int
+		sentence string
+	}{
+		"no rules, may use":           {nil, nil, job(user("alice", "ocean"), "x", "main"), "mitgcm@3", true, 15, `may profile jobs on "mitgcm@3": the rule is for group ocean or ice`},
+		"no rules, may not use":       {nil, nil, job(user("alice"), "x", "main"), "mitgcm", false, 15, `may not profile jobs on "mitgcm": it is for`},
+		"no rules, stock":             {nil, nil, job(user("alice"), "", ""), "stock", true, 0, "stock is for everybody"},
+		"rules for all":               {perf, nil, job(user("alice"), "climate", ""), "lammps", false, 30, "it is for group perf and account climate"},
+		"rules for all, stock":        {perf, nil, job(user("alice"), "climate", ""), "stock", false, 30, "it is for group perf"},
+		"rules for all, a member":     {perf, nil, job(user("alice", "perf"), "climate", ""), "stock@1", true, 30, "the rule is for group perf"},
+		"rules for all, no job yet":   {perf, nil, user("alice", "perf"), "stock", true, 30, "for a job with account climate"},
+		"other accounts":              {perf, nil, with(user("alice", "perf"), "x"), "stock", false, 30, `the accounts "x"`},
+		"own rules":                   {nobody, perf, job(user("alice", "perf"), "climate", ""), "mitgcm", true, 30, ""},
+		"own rules, its twin":         {nobody, perf, job(user("alice", "perf"), "climate", ""), "mitgcm-instrumented@1", true, 30, ""},
+		"own rules, another":          {nobody, perf, job(user("alice", "perf"), "climate", ""), "lammps", false, 10, "nobody but administrators may profile it"},
+		"nobody, an administrator":    {nobody, nil, from(user("ops"), node), "stock", true, 2, "administrators may do everything"},
+		"nobody, root by a job":       {nobody, nil, from(Subject{UID: 0, User: "root"}, login), "stock", true, 0, ""},
+		"nobody of an open profile":   {nil, nobody, job(user("alice", "ocean"), "", ""), "mitgcm", false, 13, "nobody but administrators"},
+		"use has no part in it":       {perf, nil, job(user("alice", "perf"), "climate", "x"), "debug", true, 30, ""},
+		"publish has no part in it":   {nobody, nil, user("forge"), "lammps", false, 10, ""},
+		"rules for all hold for twin": {perf, nil, job(user("alice"), "climate", ""), "stock-instrumented", false, 30, ""},
+	} {
+		p := example()
+		p.Default.Profile = c.all
+		own := p.Profiles["mitgcm"]
+		own.Profile = c.own
+		p.Profiles["mitgcm"] = own
+		a := p.Decide(Question{c.subject, Profile, c.object})
+		if a.Allowed != c.allowed || a.Line != c.line || !strings.Contains(a.Reason, c.sentence) {
+			t.Errorf("%s: %+v, want %v by line %d with %q", name, a, c.allowed, c.line, c.sentence)
+		}
+	}
+	p := DefaultPolicy(nil)
+	if p.Default.Profile = perf; !p.NeedsUsers() || !slices.Equal(p.Accounts(), []string{"climate"}) || p.Restricted("mitgcm") {
+		t.Error("rules for profiling need users and accounts, and restrict no kernel")
 	}
 }
 

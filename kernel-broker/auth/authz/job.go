@@ -4,6 +4,7 @@ package authz
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -18,6 +19,21 @@ const waitsEvery = time.Minute
 // whatever its hook said. The error is ErrDenied for one that may not, and
 // ErrUnavailable while nobody can say.
 func (a *Authorizer) AuthorizeJob(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
+	err := a.authorizeJob(ctx, job, Use, ref)
+	if err != nil && !errors.Is(err, kb.ErrDenied) {
+		a.waits.Do(func() {
+			a.o.Log.Warn("job waits, it is neither held nor given its kernel", "job", job.Reference, "user", job.User, "uid", job.UID, "error", err)
+		})
+	}
+	return err
+}
+
+// AuthorizeProfiling decides likewise whether the job may be profiled on a profile's kernel.
+func (a *Authorizer) AuthorizeProfiling(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
+	return a.authorizeJob(ctx, job, Profile, ref)
+}
+
+func (a *Authorizer) authorizeJob(ctx context.Context, job kb.SlurmJob, action Action, ref kb.Ref) error {
 	known := Job{Partition: job.Partition}
 	if a.State().Policy.NeedsAccounts() {
 		account, err := a.o.JobAccount(ctx, job.ID)
@@ -27,11 +43,8 @@ func (a *Authorizer) AuthorizeJob(ctx context.Context, job kb.SlurmJob, ref kb.R
 		known.Account = account
 	}
 	caller := Caller{UID: job.UID, Name: nameIn(job), By: "slurmctld", From: "job " + job.Reference}
-	d, err := a.Authorize(ctx, caller, Use, ref.String(), &known)
+	d, err := a.Authorize(ctx, caller, action, ref.String(), &known)
 	if err != nil {
-		a.waits.Do(func() {
-			a.o.Log.Warn("job waits, it is neither held nor given its kernel", "job", job.Reference, "user", job.User, "uid", job.UID, "error", err)
-		})
 		return err
 	}
 	d.Via = "job " + job.Reference + " restart " + strconv.FormatUint(uint64(job.Restart), 10)

@@ -4,6 +4,7 @@ package authz_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -60,5 +61,32 @@ func TestJobWaitsForTheNameService(t *testing.T) {
 	directory.Forget()
 	if err := a.AuthorizeJob(t.Context(), job, ref); err != nil {
 		t.Errorf("the name service is back: %v", err)
+	}
+}
+
+// Whether a job is profiled hangs on its account and partition as slurmctld has them.
+func TestJobIsProfiledByItsAccount(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte("default:\n  profile:\n    - accounts: [climate]\n      partitions: [main]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	account, unknown := "climate", error(nil)
+	a, err := authz.New(authz.Options{File: file, Log: slog.New(slog.DiscardHandler),
+		JobAccount: func(context.Context, uint32) (string, error) { return account, unknown }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, ref := kb.SlurmJob{ID: 7, Reference: "7", UID: 20001, Partition: "main"}, kb.Ref{Profile: kb.StockProfile}
+	if err := a.AuthorizeProfiling(t.Context(), job, ref); err != nil {
+		t.Error(err)
+	}
+	if account = "ice"; !errors.Is(a.AuthorizeProfiling(t.Context(), job, ref), kb.ErrDenied) {
+		t.Error("another account is allowed")
+	}
+	if err := a.AuthorizeJob(t.Context(), job, ref); err != nil {
+		t.Errorf("it may run all the same: %v", err)
+	}
+	if unknown = kb.ErrUnavailable; !errors.Is(a.AuthorizeProfiling(t.Context(), job, ref), kb.ErrUnavailable) {
+		t.Error("an account that is not known is allowed")
 	}
 }

@@ -43,6 +43,9 @@ func TestSample(t *testing.T) {
 		{authz.Subject{User: "x", Job: &authz.Job{Partition: "debug"}}, authz.Use, "gromacs-debug", true, "- everybody: true\n        partitions"},
 		{authz.Subject{User: "x"}, authz.Use, "experimental", false, "experimental:"},
 		{authz.Subject{User: "x"}, authz.Use, "other", true, "- everybody: true\n\nprofiles"},
+		{authz.Subject{User: "x"}, authz.Profile, "other", true, "- everybody: true\n\nprofiles"},
+		{authz.Subject{User: "x"}, authz.Profile, "gromacs-debug", false, "- groups: [performance]"},
+		{authz.Subject{User: "x", Groups: []string{"performance"}}, authz.Profile, "gromacs-debug", true, "- groups: [performance]"},
 		{authz.Subject{User: "carol", From: local}, authz.Publish, "mitgcm", true, "- users: [carol]"},
 		{authz.Subject{User: "kernel-forge", From: local}, authz.Publish, "other", true, "builders:\n"},
 		{authz.Subject{User: "y", Groups: []string{"hpc-admins"}, From: local}, authz.Retire, "other", true, "administrators:\n"},
@@ -70,6 +73,7 @@ func TestParseRefuses(t *testing.T) {
 		"default:\n  use:\n    - everybody: false\n":                    "p.yaml:3: the rule says for whom",
 		"default:\n  use:\n    - users: []\n":                           "p.yaml:3: the list is empty",
 		"default:\n  use:\n    - everybody: true\n      users: [a]\n":   "p.yaml:3: a rule is for everybody or",
+		"default:\n  profile:\n    - {}\n":                              "p.yaml:3: the rule says for whom it is by nothing",
 		"default:\n  publish:\n    - everybody: true\n":                 "p.yaml:3: a kernel that everybody may publish",
 		"default:\n  publish:\n    - users: [a]\n      accounts: [b]\n": "p.yaml:3: nobody publishes with an account",
 		"profiles:\n  Bad:\n    use: []\n":                              `p.yaml:2: profile name "Bad"`,
@@ -143,7 +147,7 @@ func FuzzParse(f *testing.F) {
 		for _, action := range authz.Actions {
 			for _, object := range []string{"a", "stock", "mitgcm@2", ""} {
 				a := p.Decide(authz.Question{Subject: nobody, Action: action, Object: object})
-				open := action == authz.View || action == authz.Use
+				open := action == authz.View || action == authz.Use || action == authz.Profile
 				if a.Allowed && !open && !strings.Contains(string(text), "4294967294") {
 					t.Errorf("%q allows %s %s to nobody: %+v", text, action, object, a)
 				}

@@ -6,15 +6,16 @@
 // There are no rules that forbid. What no rule allows is denied, so the order
 // of rules never matters and one line answers why. Administrators may do
 // everything, builders may publish kernels, and every known user may look.
-// Rules per profile say who may use it and who may publish it; the default's
-// rules apply to a profile without its own. The rights of administrators and
+// Rules per profile say who may use it and who may publish it, and the same of
+// its instrumented kernel; the default's rules apply to a profile without its own. The rights of administrators and
 // builders depend on where they come from, too: on the broker's host unless the
 // policy names other places. Root on one node can be any user to MUNGE, but
 // not from anywhere.
 //
 // Load reads the policy's file, and is stricter than YAML: an unknown key, an
 // impossible name, a rule that says nothing, an empty value and every alias is
-// an error with its line.
+// an error with its line. A name that nothing and nobody has is no error, since
+// it may come to be later: Policy.UnknownProfiles and UnknownPeople warn of it.
 //
 // An Authorizer holds the policy in force, looks up what the policy asks of a
 // user, and records the answers. Calls come to it from the server, jobs from
@@ -51,6 +52,8 @@ const (
 	View Action = "view"
 	// Use runs a job on a profile's kernel.
 	Use Action = "use"
+	// Profile has the own jobs on a profile's kernel profiled.
+	Profile Action = "profile"
 	// Publish registers versions of a profile and chooses the default one.
 	Publish Action = "publish"
 	// Upload stores files that a version is then made of.
@@ -72,12 +75,15 @@ const (
 )
 
 // Actions lists them all.
-var Actions = []Action{View, Use, Publish, Upload, Retire, Quarantine, Release, Collect, Trust, Inspect, Administer}
+var Actions = []Action{View, Use, Profile, Publish, Upload, Retire, Quarantine, Release, Collect, Trust, Inspect, Administer}
 
 // onProfile are the actions whose object is a profile.
-var onProfile = []Action{Use, Publish, Retire, Quarantine, Release}
+var onProfile = []Action{Use, Profile, Publish, Retire, Quarantine, Release}
 
 func (a Action) OnProfile() bool { return slices.Contains(onProfile, a) }
+
+// ofJobs reports whether the action is one that a user takes by a job.
+func (a Action) ofJobs() bool { return a == Use || a == Profile }
 
 // Place is where a subject comes from.
 type Place struct {
@@ -140,8 +146,8 @@ type Rule struct {
 // Rights of one profile. Nil is not the same as empty: what is not said is the
 // default's, and empty rules fit nobody.
 type Rights struct {
-	Use, Publish []Rule
-	Line         int `yaml:"-"`
+	Use, Profile, Publish []Rule
+	Line                  int `yaml:"-"`
 }
 
 // Role is users and groups, and the places from where they have it.
@@ -177,7 +183,7 @@ func DefaultPolicy(always []uint32) *Policy {
 func (p *Policy) rules() iter.Seq[Rule] {
 	return func(yield func(Rule) bool) {
 		for _, r := range append(slices.Collect(maps.Values(p.Profiles)), p.Default) {
-			for _, rule := range slices.Concat(r.Use, r.Publish) {
+			for _, rule := range slices.Concat(r.Use, r.Profile, r.Publish) {
 				if !yield(rule) {
 					return
 				}
@@ -221,19 +227,35 @@ func (p *Policy) Restricted(profile string) bool {
 
 // use returns the rules for using a profile and the line where they begin.
 func (p *Policy) use(profile string) ([]Rule, int) {
-	if r, has := p.Profiles[profile]; has && r.Use != nil {
-		return r.Use, r.Line
-	}
-	return p.Default.Use, p.Default.Line
+	r := p.rights(profile, func(r Rights) bool { return r.Use != nil })
+	return r.Use, r.Line
+}
+
+// profile returns the rules for profiling jobs on a profile's kernel; nil: whoever may use it may.
+func (p *Policy) profile(profile string) ([]Rule, int) {
+	r := p.rights(profile, func(r Rights) bool { return r.Profile != nil })
+	return r.Profile, r.Line
 }
 
 // publish returns the rules for publishing a profile; nil: builders may.
 func (p *Policy) publish(profile string) ([]Rule, int) {
-	if r, has := p.Profiles[profile]; has && r.Publish != nil {
-		return r.Publish, r.Line
-	}
-	return p.Default.Publish, p.Default.Line
+	r := p.rights(profile, func(r Rights) bool { return r.Publish != nil })
+	return r.Publish, r.Line
 }
+
+// rights returns those of a profile that say something, else the default's. The
+// instrumented kernel of an application is as restricted as its own.
+func (p *Policy) rights(profile string, say func(Rights) bool) Rights {
+	for _, name := range []string{profile, baseOf(profile)} {
+		if r, named := p.Profiles[name]; named && say(r) {
+			return r
+		}
+	}
+	return p.Default
+}
+
+// baseOf takes off what makes a profile's name that of its instrumented kernel.
+func baseOf(profile string) string { return strings.TrimSuffix(profile, kb.InstrumentedSuffix) }
 
 // profileOf takes the version off an object.
 func profileOf(object string) string {
@@ -380,6 +402,7 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 func (c *checker) rights(r *Rights, path ...any) {
 	r.Line = c.line(path...)
 	c.rules(r.Use, append(slices.Clone(path), "use"))
+	c.rules(r.Profile, append(slices.Clone(path), "profile"))
 	c.rules(r.Publish, append(slices.Clone(path), "publish"))
 	for _, rule := range r.Publish {
 		if len(rule.Accounts)+len(rule.Partitions) > 0 {

@@ -79,11 +79,45 @@ func (d *Directory) ByUID(ctx context.Context, uid uint32) (kb.User, error) {
 // ByName returns a user by name or by a number that is a uid. Errors are those
 // of ByUID.
 func (d *Directory) ByName(ctx context.Context, name string) (kb.User, error) {
-	if name == "" || len(name) > 256 || strings.HasPrefix(name, "-") ||
-		strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f || c == ':' || c == ',' }) {
+	if !canBeName(name) || strings.Contains(name, " ") {
 		return kb.User{}, fmt.Errorf("user %q: no user can have that name: %w", name, kb.ErrInvalid)
 	}
 	return d.cached(ctx, name)
+}
+
+// canBeName is of users and groups; groups of Windows domains have blanks.
+func canBeName(name string) bool {
+	return name != "" && len(name) <= 256 && !strings.HasPrefix(name, "-") &&
+		!strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f || c == ':' || c == ',' })
+}
+
+// Group returns a group's name as the host has it. Errors are those of ByName.
+func (d *Directory) Group(ctx context.Context, name string) (string, error) {
+	if !canBeName(name) {
+		return "", fmt.Errorf("group %q: no group can have that name: %w", name, kb.ErrInvalid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	if d.others.Acquire(ctx, 1) != nil {
+		return "", fmt.Errorf("group %q: too many other lookups on the broker's host, none free within %v: %w", name, d.limit, kb.ErrUnavailable)
+	}
+	defer d.others.Release(1)
+	line, exit, err := run(ctx, d.getent, "group", name)
+	if err == nil && exit == notFound {
+		return "", fmt.Errorf("group %q: the host knows none: %w", name, kb.ErrNotFound)
+	}
+	has, _, whole := strings.Cut(string(line), ":")
+	switch {
+	case err != nil:
+	case exit != 0:
+		err = fmt.Errorf("getent ended with %d", exit)
+	case !whole || has == "":
+		err = fmt.Errorf("getent printed %.80q", line)
+	}
+	if err != nil {
+		return "", fmt.Errorf("group %q: %w: %w", name, kb.ErrUnavailable, err)
+	}
+	return has, nil
 }
 
 func (d *Directory) cached(ctx context.Context, key string) (kb.User, error) {

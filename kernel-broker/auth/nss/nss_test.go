@@ -36,6 +36,33 @@ func TestTheHost(t *testing.T) {
 	}
 }
 
+// A group is known by the name that the host has for it.
+func TestGroup(t *testing.T) {
+	if has, err := New().Group(t.Context(), "root"); err != nil || has != "root" {
+		t.Errorf("root: %q, %v", has, err)
+	}
+	d, _ := scripted(t, `case $2 in
+Ocean|ocean) echo "ocean:x:7:alice,bob" ;;
+"domain users") echo "domain users:x:8:" ;;
+away) exit 3 ;;
+odd) echo odd ;;
+*) exit 2 ;;
+esac
+`, "")
+	for _, c := range []struct {
+		name, has string
+		err       error
+	}{
+		{"ocean", "ocean", nil}, {"Ocean", "ocean", nil}, {"domain users", "domain users", nil},
+		{"nobody-has-it", "", kb.ErrNotFound}, {"away", "", kb.ErrUnavailable}, {"odd", "", kb.ErrUnavailable},
+		{"-h", "", kb.ErrInvalid}, {"", "", kb.ErrInvalid}, {"a\nb", "", kb.ErrInvalid},
+	} {
+		if has, err := d.Group(t.Context(), c.name); has != c.has || !errors.Is(err, c.err) {
+			t.Errorf("%q: %q, %v", c.name, has, err)
+		}
+	}
+}
+
 // scripted is a directory with programs of the test's.
 func scripted(t *testing.T, getent, id string) (*Directory, func() int) {
 	t.Helper()

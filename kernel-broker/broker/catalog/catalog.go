@@ -18,13 +18,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/similar"
 )
 
 // Options of a Catalog.
@@ -77,6 +77,19 @@ func (c *Catalog) List(ctx context.Context) ([]kb.Profile, error) {
 	return profiles, nil
 }
 
+// Names returns those of all profiles, of retired ones too.
+func (c *Catalog) Names(ctx context.Context) ([]string, error) {
+	records, _, err := c.o.Store.List(ctx, keyPrefix)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(records))
+	for i, r := range records {
+		names[i] = strings.TrimPrefix(r.Key, keyPrefix)
+	}
+	return names, nil
+}
+
 // Get returns one profile.
 func (c *Catalog) Get(ctx context.Context, name string) (kb.Profile, error) {
 	if err := kb.ValidateProfileName(name); err != nil {
@@ -115,13 +128,9 @@ func (c *Catalog) unknown(ctx context.Context, name string) error {
 	if text := c.snapshot.Load(); text != nil {
 		return unknownProfile(name, profilesIn(*text))
 	}
-	records, _, err := c.o.Store.List(ctx, keyPrefix)
+	known, err := c.Names(ctx)
 	if err != nil {
 		return fmt.Errorf("profile %q: %w", name, err)
-	}
-	known := make([]string, len(records))
-	for i, r := range records {
-		known[i] = strings.TrimPrefix(r.Key, keyPrefix)
 	}
 	return unknownProfile(name, known)
 }
@@ -145,9 +154,6 @@ func (c *Catalog) read(ctx context.Context, name string) (*record, int64, error)
 	return r, stored.Revision, err
 }
 
-// maxSuggestions keeps the message on one line of a terminal.
-const maxSuggestions = 3
-
 // refusal is an error of the domain whose text users see as it is.
 type refusal struct {
 	is   error
@@ -157,10 +163,10 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text }
 func (r *refusal) Unwrap() error { return r.is }
 
-// quotedList names at most maxSuggestions.
+// quotedList names at most similar.Most.
 func quotedList(names []kb.Ref) string {
 	var quoted []string
-	for _, name := range names[:min(len(names), maxSuggestions)] {
+	for _, name := range names[:min(len(names), similar.Most)] {
 		quoted = append(quoted, fmt.Sprintf("%q", name))
 	}
 	return strings.Join(quoted, " or ")
@@ -170,54 +176,11 @@ func quotedList(names []kb.Ref) string {
 func unknownProfile(name string, known []string) error {
 	text := fmt.Sprintf("unknown kernel profile %q", name)
 	var near []kb.Ref
-	for _, like := range nearMisses(name, known) {
+	for _, like := range similar.Names(name, known) {
 		near = append(near, kb.Ref{Profile: like})
 	}
 	if len(near) > 0 {
 		text += "; did you mean " + quotedList(near) + "?"
 	}
 	return &refusal{kb.ErrNotFound, text}
-}
-
-// nearMisses returns the known names within a typing error of name, the nearest first.
-func nearMisses(name string, known []string) []string {
-	limit := max(1, len(name)/3)
-	distance := map[string]int{}
-	var near []string
-	for _, candidate := range known {
-		d := editDistance(name, candidate)
-		if d > limit && !(len(name) >= 3 && strings.HasPrefix(candidate, name)) {
-			continue
-		}
-		distance[candidate] = d
-		near = append(near, candidate)
-	}
-	slices.SortFunc(near, func(a, b string) int { return cmp.Or(distance[a]-distance[b], strings.Compare(a, b)) })
-	return slices.Clip(near[:min(len(near), maxSuggestions)])
-}
-
-// editDistance counts the insertions, deletions, substitutions and swaps of
-// neighbours between two names. Names are ASCII and short.
-func editDistance(a, b string) int {
-	before := make([]int, len(b)+1)
-	last := make([]int, len(b)+1)
-	row := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
 }

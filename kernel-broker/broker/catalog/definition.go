@@ -18,6 +18,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/similar"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -242,7 +243,7 @@ func explain(wrong *strictyaml.Error, keys []string) error {
 			where = fmt.Sprintf("%s:%d", where, m.Line)
 		}
 		if m.UnknownKey != "" {
-			if near := nearMisses(m.UnknownKey, keys); len(near) > 0 {
+			if near := similar.Names(m.UnknownKey, keys); len(near) > 0 {
 				m.Text += fmt.Sprintf("; did you mean %q?", near[0])
 			}
 		}

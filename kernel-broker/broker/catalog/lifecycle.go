@@ -35,11 +35,15 @@ func (c *Catalog) checkEnvelope(k kb.Kernel, envelope []byte) error {
 const opApply = "apply"
 
 // alter makes one change of a profile by a person, once per request id. asked is what was requested, its name first.
-// change reports whether it altered anything.
+// change reports whether it altered anything. A dry run ends before the write, has no request id, and returns what would be.
 func (c *Catalog) alter(ctx context.Context, requestID string, ref kb.Ref, asked []any, change func(*kb.Profile) (bool, error)) (kb.Profile, bool, error) {
 	none := kb.Profile{}
+	dry := kb.DryRun(ctx)
 	digest, err := digestOf(asked...)
-	if err = cmp.Or(kb.ValidateRequestID(requestID), kb.ValidateProfileName(ref.Profile), err); err != nil {
+	if !dry {
+		err = cmp.Or(kb.ValidateRequestID(requestID), err)
+	}
+	if err = cmp.Or(err, kb.ValidateProfileName(ref.Profile)); err != nil {
 		return none, false, err
 	}
 	altered := false
@@ -54,12 +58,18 @@ func (c *Catalog) alter(ctx context.Context, requestID string, ref kb.Ref, asked
 		}
 		var err error
 		altered, err = change(&r.Profile)
+		if dry {
+			return cmp.Or(err, errNoChange)
+		}
 		// Remembered even without a change: a late repeat must not undo another client's change.
 		r.remember(requestID, digest)
 		return err
 	})
 	if err != nil {
 		return none, false, err
+	}
+	if dry {
+		return r.Profile, altered, nil
 	}
 	if written && altered {
 		c.o.Log.Info("profile changed", "change", asked[0], "kernel", ref.String(), "default_version", r.Profile.DefaultVersion, "request", requestID)

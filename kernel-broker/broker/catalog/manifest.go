@@ -14,6 +14,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/similar"
 )
 
 const manifestFormat = 1
@@ -317,7 +318,7 @@ func builtOnes(name, kernelsDir string) string {
 			names = append(names, entry.Name())
 		}
 	}
-	if near := nearMisses(name, names); len(near) > 0 {
+	if near := similar.Names(name, names); len(near) > 0 {
 		return fmt.Sprintf("; did you mean %q?", near[0])
 	}
 	return fmt.Sprintf(" (looked in %s)", kernelsDir)

@@ -19,8 +19,7 @@ const reconnectGrace = 10 * time.Second
 // them. Slurm waits for their boots already; that this is for a job of ours is
 // recorded, so that the wait is ended once the job is off them.
 func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.toWrite()()
 	var without, rising []string
 	var records []*kb.Node
 	for _, name := range nodes {
@@ -55,7 +54,7 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 		c.stale = true
 		return fmt.Errorf("job %s: %w: %w", id, kb.ErrUnavailable, err)
 	}
-	c.kickLocked()
+	c.markAllLocked()
 	few := without[:min(len(without), 8)]
 	return fmt.Errorf("no agent has ever connected from %v (%d of the job's %d nodes): install kernel-broker-agent there, or keep the job off with --exclude: %w",
 		few, len(without), len(nodes), kb.ErrFailedPrecondition)

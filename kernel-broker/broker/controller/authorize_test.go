@@ -33,8 +33,8 @@ func TestEnsureUnauthorized(t *testing.T) {
 	if len(asked) != 1 || asked[0].ID != 7 || asked[0].State != "CONFIGURING" || len(asked[0].Nodes) != 1 {
 		t.Errorf("asked about %+v", asked)
 	}
-	if _, err := f.c.Job(t.Context(), 7, nil); !errors.Is(err, kb.ErrNotFound) {
-		t.Errorf("there is an allocation: %v", err)
+	if a, err := f.c.Job(t.Context(), 7, nil); err != nil || a.Phase != kb.PhaseFailed || !a.Closed || len(a.Kernel.ImageDigest) != 0 {
+		t.Errorf("the record: %+v, %v", a, err)
 	}
 }
 

@@ -24,7 +24,7 @@ func TestPruneByBytes(t *testing.T) {
 	if err := again.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	again.jobIndex.most = 3 * int64(again.jobIndex.entries[9].bytes)
+	again.jobIndex.most = 3 * again.jobIndex.entries[9].bytes
 	first.jobIndex.most = again.jobIndex.most
 	for _, r := range []*records{again, first} {
 		if got := len(r.jobIndex.beyond(100)); got < 6 || got > 8 {

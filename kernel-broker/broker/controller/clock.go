@@ -47,11 +47,12 @@ func (r *records) rebase(now time.Time, limits plan.Config) {
 		if n.Pending != nil {
 			past(&n.Pending.Since, &n.Pending.ResetAt, &n.Pending.Begun, &n.Pending.Loaded, &n.Pending.Executed)
 		}
-		past(&n.ArmedAt, &n.RefusedAt, &n.LostAt, &n.LeftAt)
+		past(&n.Slurm.Requested.Since, &n.Slurm.Awaited.Since, &n.RefusedAt, &n.LostAt, &n.LeftAt)
 		if n.Reboot != nil {
 			past(&n.Reboot.At)
 		}
 		within(&n.SlurmdNotBefore, limits.RegisterDelay)
+		within(&n.Told.SlurmdNotBefore, limits.RegisterDelay)
 		within(&n.KeptUntil, limits.KeepLimit)
 		within(&n.RetryAt, plan.RetryPause)
 	}

@@ -55,7 +55,7 @@ func TestNoTimeOfARecordStaysAhead(t *testing.T) {
 	far := now.Add(48 * time.Hour)
 	most := now.Add(max(limits.RegisterDelay, limits.KeepLimit, plan.RetryPause))
 	// Nothing is decided by these; and when a drain ends is an administrator's own word, of the future.
-	shown := []string{"node.Boot.BootedAt", "node.Failure.At", "node.OutOfService.Until", "node.TakenBack.Until"}
+	shown := []string{"node.Boot.BootedAt", "node.Failure.At", "node.OutOfService.Until", "node.Slurm.Service.Until"}
 	n, a := &kb.Node{Name: "n1"}, &kb.Allocation{ID: kb.JobID{Job: 7}}
 	all := map[string]reflect.Value{"node": reflect.ValueOf(n).Elem(), "allocation": reflect.ValueOf(a).Elem()}
 	set := 0
@@ -147,5 +147,22 @@ func TestClockSetWhileTheBrokerWasAway(t *testing.T) {
 				t.Errorf("%d resets, calls %q", len(resets), f.slurm.calls)
 			}
 		})
+	}
+}
+
+// A broker that was stopped, or whose host had no time for it, blames no node for what it did not hear meanwhile.
+func TestABrokerThatStoodStill(t *testing.T) {
+	f, _ := bare(t)
+	began := f.c.clock.began
+	now := began.Add(time.Hour)
+	f.c.noteStallLocked(now)
+	f.c.noteStallLocked(now.Add(mostStall))
+	if got := f.c.beganLocked(); !got.Equal(began) {
+		t.Errorf("it kept up, and limits count from %v", got.Sub(began))
+	}
+	now = now.Add(2*mostStall + time.Millisecond)
+	f.c.noteStallLocked(now)
+	if in := f.c.inputLocked(now, plan.NewScope()); !in.Began.Equal(now) {
+		t.Errorf("limits count from %v before", now.Sub(in.Began))
 	}
 }

@@ -27,6 +27,8 @@ type Options struct {
 	// error is kernelbroker.ErrDenied for one that may not, which is held, and
 	// kernelbroker.ErrUnavailable while nobody can say. Nil: every job may.
 	Authorize func(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error
+	// AuthorizeProfiling says likewise whether a job may be profiled on a profile's kernel. Nil: every job may.
+	AuthorizeProfiling func(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error
 	// PollBusy and PollIdle are the pauses between looks at slurmctld while
 	// something is under way and while nothing is.
 	PollBusy, PollIdle time.Duration
@@ -44,6 +46,12 @@ type Options struct {
 	Runs     RunLimits
 	// HasArtifact reports whether a file is stored.
 	HasArtifact func(digest string, size uint64) (bool, error)
+	// RunRoom is how many bytes of the store of artifacts runs may have; nil: any number. KeepRunBytes is the same as far as
+	// it is configured; 0: no limit.
+	RunRoom      func() (uint64, error)
+	KeepRunBytes int64
+	// ReleaseArtifact says that a file is not about to be needed again; nil: nobody is told.
+	ReleaseArtifact func(digest string) error
 	// CheckArtifact reads a stored file again: kernelbroker.ErrInvalid when it is
 	// not what its digest says, kernelbroker.ErrNotFound when there is none.
 	CheckArtifact func(ctx context.Context, digest string) error

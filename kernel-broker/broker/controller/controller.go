@@ -28,10 +28,15 @@ type Controller struct {
 	clock    *Clock
 
 	refreshing sync.Mutex // is taken before mu
+	// writing is held by whoever writes records, from before it reads them; mu only while memory changes. It is taken before mu.
+	writing sync.Mutex
 
 	mu       sync.Mutex
 	records  records
-	stale    bool // the records must be read again
+	stale    bool      // the records must be read again
+	passed   time.Time // when the last pass began
+	resumed  time.Time // when passes began again after the broker had stood still
+	marks    marks
 	sessions map[string]*Session
 	lost     map[string]time.Time
 	// refusals are what each node's gate refused in the boot that its agent spoke of
@@ -68,6 +73,8 @@ type Controller struct {
 	// runWatchers watch profiling runs.
 	runWatchers []*runWatcher
 
+	pruning sync.Mutex // one forgets runs at a time
+
 	begin    time.Time
 	kick     chan struct{} // wakes the passes
 	wakePoll chan struct{} // wakes the poller
@@ -87,6 +94,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		o: o, log: o.Log, clock: o.Clock, begin: o.Clock.Now(), pace: newPace(), polls: newPolls(o.Slurm.View),
 		records: records{store: o.Store, jobIndex: index{most: o.KeepJobBytes}}, kernels: newKernels(nil, nil),
+		marks:        newMarks(),
 		comments:     semaphore.NewWeighted(commentsAtOnce),
 		kick:         make(chan struct{}, 1),
 		wakePoll:     make(chan struct{}, 1),
@@ -111,6 +119,13 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		positions:    map[kb.JobID]string{},
 	}
 	c.actions = newExecutor(c)
+	c.records.away = func(store func()) {
+		c.mu.Unlock()
+		defer c.mu.Lock()
+		store()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := c.loadLocked(ctx); err != nil {
 		return nil, err
 	}
@@ -165,7 +180,19 @@ func (c *Controller) loadLocked(ctx context.Context) error {
 		}
 	}
 	c.records.rebase(c.clock.Now(), c.o.Plan)
+	c.marks.all = true
 	return nil
+}
+
+// toWrite takes the locks of somebody who writes records, and returns what gives them back. While the store is written others
+// have the controller's lock: health, listings and agents do not wait for a disk.
+func (c *Controller) toWrite() (done func()) {
+	c.writing.Lock()
+	c.mu.Lock()
+	return func() {
+		c.mu.Unlock()
+		c.writing.Unlock()
+	}
 }
 
 func (c *Controller) kickLocked() {
@@ -209,6 +236,8 @@ func (c *Controller) poll(ctx context.Context) {
 		}
 		c.viewErr = err
 		if err == nil {
+			view.Index()
+			c.markViewLocked(view)
 			c.view = view
 			c.noteOffLocked(view)
 			c.kickLocked()
@@ -289,13 +318,21 @@ const busyTime = 15 * time.Minute
 // busyLocked reports whether a change in slurmctld is expected soon.
 func (c *Controller) busyLocked() bool {
 	recent := func(t time.Time) bool { return c.clock.Now().Sub(t) < busyTime }
-	for _, a := range c.records.allocs {
+	for id := range c.marks.awake.Jobs {
+		a := c.records.allocs[id]
+		if a == nil {
+			continue
+		}
 		if (a.Phase != kb.PhaseReady || !a.Seen) && recent(a.Since) {
 			return true
 		}
 	}
-	for name, n := range c.records.nodes {
-		if n.Waiting && recent(n.SlurmdNotBefore) || n.Pending != nil || n.KeptFor != "" {
+	for name := range c.marks.awake.Nodes {
+		n := c.records.nodes[name]
+		if n == nil {
+			continue
+		}
+		if n.Slurm.Awaited.Awaits() && recent(n.SlurmdNotBefore) || n.Pending != nil || n.KeptFor != "" {
 			return true
 		}
 		if s := c.sessions[name]; s != nil && nodeBusy(n, s.agent, recent) {
@@ -348,7 +385,7 @@ func (c *Controller) refresh(ctx context.Context, snapshot string) error {
 			s.send(Message{Snapshot: snapshot})
 		}
 	}
-	c.kickLocked()
+	c.markAllLocked()
 	return nil
 }
 
@@ -358,7 +395,7 @@ func (c *Controller) janitor(ctx context.Context) {
 		if err := jobKind.prune(ctx, &c.records, c.o.KeepJobs); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			c.log.Warn("old jobs not forgotten", "error", err)
 		}
-		if err := runKind.prune(ctx, &c.records, c.o.Runs.Keep); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+		if err := c.pruneRuns(ctx, c.o.KeepRunBytes); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			c.log.Warn("old runs not forgotten", "error", err)
 		}
 		select {

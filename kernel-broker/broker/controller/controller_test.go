@@ -100,6 +100,14 @@ func TestChangesAreLogged(t *testing.T) {
 	}
 }
 
+// A switch that fails is a warning, which says what becomes of the job.
+func TestFailedSwitchIsAWarning(t *testing.T) {
+	f, agent, d := begun(t)
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressFailed, Kind: kb.FailureNode, Detail: "no space on the disk"})
+	const line = `level=WARN msg="allocation changed" job=7.0 from=switching to=failed kernel=mitgcm@1 job_is=requeued reason="kernel mitgcm@1 on node n1: no space on the disk"`
+	until(t, "the warning", func() bool { return f.log.has(line) })
+}
+
 func TestEnsureJoinsAndRefuses(t *testing.T) {
 	f, _, _ := begun(t)
 	other := request(7)

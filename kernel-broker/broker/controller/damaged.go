@@ -38,7 +38,7 @@ func (c *Controller) checkImage(ctx context.Context, digest string) error {
 		delete(c.damaged, digest)
 		c.log.Info("an image of stock is whole again", "digest", digest)
 	}
-	c.kickLocked()
+	c.markAllLocked()
 	return nil
 }
 

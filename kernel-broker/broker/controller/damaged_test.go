@@ -42,7 +42,7 @@ func TestDamagedImageIsSaidOnce(t *testing.T) {
 		if (err != nil) != c.err || (health != nil) != c.damaged || c.damaged && !strings.Contains(health.Error(), "sha256:aa") {
 			t.Errorf("%s: %v, health %q %v", c.name, err, detail, health)
 		}
-		if in := f.c.inputLocked(); (in.Damaged["sha256:aa"] != "") != c.damaged {
+		if in := f.c.inputLocked(f.c.clock.Now(), plan.Everything(plan.Input{Nodes: f.c.records.nodes, Allocations: f.c.records.allocs})); (in.Damaged["sha256:aa"] != "") != c.damaged {
 			t.Errorf("%s: the plan is told %v", c.name, in.Damaged)
 		}
 	}

@@ -79,16 +79,12 @@ func unpack(rec store.Record) ([]byte, error) {
 
 // decode reads a record that has to be under its own key: a change of one that
 // is not would go to another record.
-func decode(rec store.Record, into any, own func() string) error {
-	text, err := unpack(rec)
-	if err != nil {
-		return err
-	}
+func decode(key string, text []byte, into any, own func() string) error {
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("record %q: %w", rec.Key, err)
+		return fmt.Errorf("record %q: %w", key, err)
 	}
-	if key := own(); key != rec.Key {
-		return fmt.Errorf("record %q holds what belongs under %q: %w", rec.Key, key, kb.ErrInvalid)
+	if belongs := own(); belongs != key {
+		return fmt.Errorf("record %q holds what belongs under %q: %w", key, belongs, kb.ErrInvalid)
 	}
 	return nil
 }

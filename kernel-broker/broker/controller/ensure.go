@@ -38,6 +38,7 @@ func (c *Controller) Ensure(ctx context.Context, r Request) (<-chan JobProgress,
 	wake := make(chan struct{}, 1)
 	c.mu.Lock()
 	c.watchers[r.ID] = append(c.watchers[r.ID], wake)
+	c.marks.job(r.ID)
 	c.kickLocked()
 	c.mu.Unlock()
 	c.pollNow()
@@ -92,7 +93,7 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (JobProgress, er
 	}
 	p := JobProgress{Phase: a.Phase, Message: a.Reason, Total: len(a.Nodes)}
 	for _, name := range a.Nodes {
-		if n := c.records.nodes[name]; n != nil && n.Owner == a.ID && n.Steady() && !n.Waiting {
+		if n := c.records.nodes[name]; n != nil && n.Owner == a.ID && n.Steady() && !n.Slurm.Awaited.Awaits() {
 			p.Ready++
 		}
 	}
@@ -140,11 +141,9 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 		err = c.records.holds(a)
 	}
 	if err != nil {
-		return c.refused(ctx, r, job, err)
+		return c.refused(ctx, r, job, have, revision, err)
 	}
-	if have != nil && have.UID == a.UID { // Slurm uses ids again, in the end
-		a.Timeline, a.LeftOut = append(slices.Clone(have.Timeline), a.Timeline...), have.LeftOut
-	}
+	c.goOn(a, have)
 	return c.record(ctx, r, a, revision)
 }
 
@@ -167,8 +166,7 @@ func (c *Controller) known(ctx context.Context, id kb.JobID) (*kb.Allocation, in
 
 // record commits a new allocation, in the place of what had the revision.
 func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, revision int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.toWrite()()
 	if have := c.records.allocs[r.ID]; have != nil && !over(have) {
 		return c.same(have, r)
 	} else if ahead, _ := c.aheadLocked(r.ID); have == nil && ahead >= 0 {
@@ -265,9 +263,14 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	if err != nil {
 		return nil, err
 	}
+	collectors := c.collectorsFor(job)
+	denied, err := c.deniedRun(ctx, r.ID, job, version.Kernel.Ref(), collectors)
+	if err != nil {
+		return nil, err
+	}
 	now := c.clock.Now()
 	a := &kb.Allocation{
-		Application: profile.Application, Collectors: c.collectorsFor(job),
+		Application: profile.Application, Collectors: collectors, Run: denied,
 		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Cgroup: cgroup, Requested: r.Ref, Kernel: version.Kernel,
 		BootAttempts: profile.BootAttempts, BootTimeout: profile.BootTimeout, Reuse: profile.Reuse, Fallback: profile.Fallback,
 		NoRequeue: job.SaidNoRequeue() || last.NoRequeue, Missed: last.Missed, Submitted: job.Submitted(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
@@ -290,44 +293,4 @@ func alone(view kb.SlurmView, id kb.JobID, nodes []string) error {
 		}
 	}
 	return nil
-}
-
-// refusals last until somebody changes something.
-var refusals = []error{kb.ErrNotFound, kb.ErrQuarantined, kb.ErrRetired, kb.ErrFailedPrecondition, kb.ErrDenied}
-
-// refusal is the comment of a job that is refused. What it asked of the profiling
-// stays in it, for when it is released.
-func (c *Controller) refusal(ctx context.Context, job kb.SlurmJob, err error) string {
-	text := "kernel-broker: " + err.Error()
-	comment, lost := c.o.Slurm.AdminComment(ctx, job.ID)
-	if lost != nil {
-		c.log.Warn("comment of the job not read, it is not profiled when it is released", "job", job.Reference, "error", lost)
-		return text
-	}
-	job.AdminComment = comment
-	text = kb.WithProfiling(text, c.collectorsFor(job))
-	last, lost := c.lastRun(ctx, kb.JobID{Job: job.ID, Restart: job.Restart}, job)
-	if lost != nil {
-		c.log.Warn("record of the job not read, it may be requeued when it is released", "job", job.Reference, "error", lost)
-	}
-	if job.SaidNoRequeue() || last.NoRequeue {
-		text = kb.WithNoRequeue(text)
-	}
-	return text
-}
-
-// refused holds a job that cannot get its kernel as things are, with the
-// reason where its user looks, and passes the refusal on.
-func (c *Controller) refused(ctx context.Context, r Request, job kb.SlurmJob, err error) error {
-	if !slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
-		return err
-	}
-	c.log.Warn("allocation refused", "job", r.ID.String(), "user", job.User, "profile", r.Ref.String(), "error", err)
-	if cerr := c.o.Slurm.Comment(ctx, job.Reference, c.refusal(ctx, job, err)); cerr != nil {
-		c.log.Warn("reason not written to the job", "job", r.ID.String(), "error", cerr)
-	}
-	if herr := c.hold(ctx, r.ID, job.Reference); herr != nil {
-		c.log.Warn("job not held", "job", r.ID.String(), "error", herr)
-	}
-	return err
 }

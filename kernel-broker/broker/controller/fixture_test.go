@@ -263,6 +263,10 @@ type fixture struct {
 	log     logText
 	runs    RunLimits
 	has     func(digest string, size uint64) (bool, error)
+	// profile decides whose jobs may be profiled; nil: all.
+	profile func(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error
+	room    func() (uint64, error)    // see Options.RunRoom
+	release func(digest string) error // see Options.ReleaseArtifact
 }
 
 // logText is what the controller logs.
@@ -314,6 +318,17 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
+// runFiles are what runs need of the artifacts.
+func (f *fixture) runFiles(ctx context.Context) (map[string][]string, error) {
+	return f.c.RunFiles(ctx)
+}
+
+// commit writes records as the controller does.
+func (f *fixture) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.Allocation, runs ...*kb.Run) error {
+	defer f.c.toWrite()()
+	return f.c.records.commit(ctx, nodes, allocs, runs...)
+}
+
 // start runs a controller, which knows what the store knows.
 func (f *fixture) start() {
 	f.t.Helper()
@@ -325,8 +340,8 @@ func (f *fixture) start() {
 	c, err := New(f.t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: config,
 		PollBusy: 5 * time.Millisecond, PollIdle: 20 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 100, Runs: f.runs,
 		HasArtifact: func(digest string, size uint64) (bool, error) { return f.has(digest, size) },
-		Alive:       f.alive,
-		Log:         slog.New(slog.NewTextHandler(&f.log, nil))})
+		Alive:       f.alive, AuthorizeProfiling: f.profile, RunRoom: f.room, ReleaseArtifact: f.release,
+		Log: slog.New(slog.NewTextHandler(&f.log, nil))})
 	if err != nil {
 		f.t.Fatal(err)
 	}

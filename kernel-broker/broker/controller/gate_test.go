@@ -40,7 +40,7 @@ func TestGatesDrainIsUndoneOnTheAgentsWord(t *testing.T) {
 	until(t, "the record's end", func() bool {
 		f.c.mu.Lock()
 		defer f.c.mu.Unlock()
-		return f.c.records.nodes["n1"].GateDrain == ""
+		return f.c.records.nodes["n1"].Slurm.Service.Author != kb.AuthorGate
 	})
 	if !f.log.has("gate refused a job") {
 		t.Error("not logged")

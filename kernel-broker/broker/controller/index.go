@@ -29,8 +29,10 @@ type entry struct {
 	uid uint32   // of the job's user
 	// made is when the record was; zero where the keys' order is that.
 	made time.Time
-	// bytes that the record takes in the store.
-	bytes int
+	// bytes that the record takes in the store; those of a run's files in the store of artifacts.
+	bytes int64
+	// open: the record is of something that is not over, and stays.
+	open bool
 }
 
 func (x *index) search(key string) (int, bool) {
@@ -79,20 +81,41 @@ func (x *index) newest(limit int, such func(entry) bool) []string {
 	return keys
 }
 
-// last returns the newest key that begins with prefix; empty if there is none.
+// last returns the key of the record that was made last of those whose keys begin with prefix; empty if there is none.
 func (x *index) last(prefix string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	at, _ := x.search(prefix + "\xff")
-	if at == 0 || !strings.HasPrefix(x.entries[at-1].key, prefix) {
-		return ""
+	at, _ := x.search(prefix)
+	var last entry
+	for _, e := range x.entries[at:] {
+		if !strings.HasPrefix(e.key, prefix) {
+			break
+		}
+		if !e.made.Before(last.made) {
+			last = e
+		}
 	}
-	return x.entries[at-1].key
+	return last.key
 }
 
-// beyond returns the keys of what is more than keep records, or than the bytes to keep: the oldest of the user that holds
-// most at that moment, so that many records of one user cost nobody else his. The newest record of all stays.
-func (x *index) beyond(keep int) []string {
+// beyond returns the keys of what is more than keep records, or than the bytes to keep.
+func (x *index) beyond(keep int) []string { return x.exceeding(keep, x.most) }
+
+// held is how many bytes all records have, and those that are not over.
+func (x *index) held() (all, open int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.entries {
+		if all += e.bytes; e.open {
+			open += e.bytes
+		}
+	}
+	return all, open
+}
+
+// exceeding returns the keys of what is more than that, 0 for any number of bytes: the oldest of the user that holds most at
+// that moment, so that many records of one user cost nobody else his. The newest record of all stays, and what is not over.
+func (x *index) exceeding(keep int, mostBytes int64) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := x.byAge()
@@ -103,12 +126,12 @@ func (x *index) beyond(keep int) []string {
 			held[e.uid] = &share{}
 		}
 		held[e.uid].add(age, e, age < len(all)-1)
-		bytes += int64(e.bytes)
+		bytes += e.bytes
 	}
 	var keys []string
 	for {
 		tooMany := count > max(keep, 1)
-		if !tooMany && (x.most == 0 || bytes <= x.most) {
+		if !tooMany && (mostBytes == 0 || bytes <= mostBytes) {
 			return keys
 		}
 		most := largest(held, tooMany)
@@ -116,9 +139,11 @@ func (x *index) beyond(keep int) []string {
 			return keys
 		}
 		e := all[most.take()]
-		most.bytes -= int64(e.bytes)
-		bytes -= int64(e.bytes)
-		count--
+		if count--; e.open {
+			continue
+		}
+		most.bytes -= e.bytes
+		bytes -= e.bytes
 		keys = append(keys, e.key)
 	}
 }
@@ -133,7 +158,7 @@ type share struct {
 
 func (s *share) add(age int, e entry, mayGo bool) {
 	s.count++
-	s.bytes += int64(e.bytes)
+	s.bytes += e.bytes
 	if mayGo {
 		s.ages = append(s.ages, age)
 	}

@@ -18,6 +18,8 @@ type kind[T any] struct {
 	entry  func(*T) entry
 	over   func(*T) bool
 	index  func(*records) *index
+	// before fills in what records of older versions had in another form; nil: nothing.
+	before func(text []byte, value *T) error
 	// damaged takes in a record that cannot be read; nil: such a record is an error.
 	damaged func(rec store.Record, err error)
 }
@@ -26,18 +28,23 @@ var (
 	nodeKind = kind[kb.Node]{
 		prefix: nodePrefix,
 		entry:  func(n *kb.Node) entry { return entry{key: nodeKey(n.Name)} },
+		before: nodeFromBefore,
 	}
 	jobKind = kind[kb.Allocation]{
 		prefix: jobPrefix,
-		entry:  func(a *kb.Allocation) entry { return entry{key: jobKey(a.ID), job: a.ID, uid: a.UID, made: a.Created} },
-		over:   func(a *kb.Allocation) bool { return a.Closed },
-		index:  func(r *records) *index { return &r.jobIndex },
+		entry: func(a *kb.Allocation) entry {
+			return entry{key: jobKey(a.ID), job: a.ID, uid: a.UID, made: a.Created, open: !a.Closed}
+		},
+		over:  func(a *kb.Allocation) bool { return a.Closed },
+		index: func(r *records) *index { return &r.jobIndex },
 	}
 	runKind = kind[kb.Run]{
 		prefix: runPrefix,
-		entry:  func(r *kb.Run) entry { return entry{key: runKey(r.ID), job: r.Job, uid: r.UID} },
-		over:   (*kb.Run).Over,
-		index:  func(r *records) *index { return &r.runIndex },
+		entry: func(r *kb.Run) entry {
+			return entry{key: runKey(r.ID), job: r.Job, uid: r.UID, bytes: fileBytes(r), open: !r.Over()}
+		},
+		over:  (*kb.Run).Over,
+		index: func(r *records) *index { return &r.runIndex },
 	}
 )
 
@@ -65,8 +72,17 @@ func (k kind[T]) name() string { return strings.TrimSuffix(k.prefix, "/") }
 
 func (k kind[T]) decode(rec store.Record) (*T, error) {
 	value := new(T)
-	if err := decode(rec, value, func() string { return k.entry(value).key }); err != nil {
+	text, err := unpack(rec)
+	if err != nil {
 		return nil, err
+	}
+	if err := decode(rec.Key, text, value, func() string { return k.entry(value).key }); err != nil {
+		return nil, err
+	}
+	if k.before != nil {
+		if err := k.before(text, value); err != nil {
+			return nil, fmt.Errorf("record %q: %w", rec.Key, err)
+		}
 	}
 	return value, nil
 }
@@ -145,8 +161,13 @@ func (k kind[T]) list(ctx context.Context, r *records, limit int, such func(entr
 // prune forgets the oldest records beyond keep that are over. The newest stays in
 // any case: the number of the next run follows from it.
 func (k kind[T]) prune(ctx context.Context, r *records, keep int) error {
-	x := k.index(r)
-	for _, key := range x.beyond(max(keep, 1)) {
+	_, err := k.forget(ctx, r, k.index(r).beyond(max(keep, 1)))
+	return err
+}
+
+// forget deletes records, but for those that are not over, and returns what was in them.
+func (k kind[T]) forget(ctx context.Context, r *records, keys []string) (forgotten []*T, err error) {
+	for _, key := range keys {
 		value, revision, err := k.get(ctx, r, key)
 		if errors.Is(err, kb.ErrNotFound) || err == nil && !k.over(value) {
 			continue
@@ -155,11 +176,12 @@ func (k kind[T]) prune(ctx context.Context, r *records, keep int) error {
 			_, err = r.store.Commit(ctx, store.Write{Key: key, Delete: true, Expect: revision})
 		}
 		if err != nil {
-			return fmt.Errorf("record %q: %w", key, err)
+			return forgotten, fmt.Errorf("record %q: %w", key, err)
 		}
-		x.drop(key)
+		k.index(r).drop(key)
+		forgotten = append(forgotten, value)
 	}
-	return nil
+	return forgotten, nil
 }
 
 // nothing has the store say that it is there when there is nothing to read: a

@@ -83,7 +83,11 @@ func loadLedger(ctx context.Context, s store.Store, revisions map[string]int64) 
 		return l, fmt.Errorf("record %q: %w: %w", rulesKey, kb.ErrUnavailable, err)
 	}
 	var kept hardwareRules
-	if err := decode(rec, &kept, func() string { return rulesKey }); err != nil {
+	text, err := unpack(rec)
+	if err == nil {
+		err = decode(rec.Key, text, &kept, func() string { return rulesKey })
+	}
+	if err != nil {
 		return l, err
 	}
 	l.rules, revisions[rulesKey] = kept.Rules, rec.Revision
@@ -240,8 +244,7 @@ func (c *Controller) RemoveHardwareRule(ctx context.Context, name string) error 
 }
 
 func (c *Controller) changeRules(ctx context.Context, change func([]kb.HardwareRule) ([]kb.HardwareRule, error)) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.toWrite()()
 	if c.stale {
 		if err := c.loadLocked(ctx); err != nil {
 			return fmt.Errorf("rules: %w: %w", kb.ErrUnavailable, err)
@@ -256,7 +259,7 @@ func (c *Controller) changeRules(ctx context.Context, change func([]kb.HardwareR
 		c.stale = true
 		return fmt.Errorf("rules: %w: %w", kb.ErrUnavailable, err)
 	}
-	c.kickLocked()
+	c.markAllLocked()
 	return nil
 }
 

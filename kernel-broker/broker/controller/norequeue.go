@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -34,8 +35,23 @@ func (c *Controller) lastRun(ctx context.Context, id kb.JobID, job kb.SlurmJob) 
 	if err != nil {
 		return kb.Allocation{}, err
 	}
-	if last.UID != job.UID || last.ID.Restart > id.Restart {
-		return kb.Allocation{}, nil // Slurm uses ids again, in the end
+	if last.UID != job.UID || last.ID.Restart > id.Restart || last.ID == id && !c.maybeAgain(last.Since) {
+		return kb.Allocation{}, nil // of another job
 	}
 	return *last, nil
 }
+
+// forgotten is how long after it ended slurmctld may start the same run of a job once more, since it was killed and forgot
+// it. Slurm gives ids again, in the end: an older record with the id is another job's.
+const forgotten = 24 * time.Hour
+
+// goOn puts what happened to a run before slurmctld started it once more in front of what happens to it now. The record with
+// its id may be none, or another job's.
+func (c *Controller) goOn(a, have *kb.Allocation) {
+	if have != nil && have.UID == a.UID && c.maybeAgain(have.Since) {
+		a.Timeline, a.LeftOut = append(slices.Clone(have.Timeline), a.Timeline...), have.LeftOut
+	}
+}
+
+// maybeAgain reports whether a run that begins now may be the one on record, of which the last was noted then.
+func (c *Controller) maybeAgain(since time.Time) bool { return c.clock.Now().Sub(since) < forgotten }

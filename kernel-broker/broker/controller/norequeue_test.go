@@ -101,16 +101,25 @@ func TestRefusalKeepsNoRequeue(t *testing.T) {
 	}
 }
 
-// Slurm begins its ids anew in the end: who gets one of them does not see what happened to the user before.
-func TestIDOfAnotherUsersJob(t *testing.T) {
-	for uid, kept := range map[uint32]bool{1000: true, 4711: false} {
+// Slurm begins its ids anew in the end: a job that gets one sees nothing of the job before, and inherits nothing.
+func TestIDOfAnotherJob(t *testing.T) {
+	for name, c := range map[string]struct {
+		uid   uint32
+		ended time.Duration // ago
+		kept  bool
+	}{
+		"the same run, started once more": {1000, time.Hour, true},
+		"another user's":                  {4711, time.Hour, false},
+		"the same user's, days ago":       {1000, 2 * forgotten, false},
+	} {
 		f := newFixture(t)
 		r := records{store: f.store}
 		if err := r.load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		old := &kb.Allocation{ID: kb.JobID{Job: 7}, Reference: "7", User: "somebody", UID: uid, Requested: request(7).Ref, Kernel: simKernel("mitgcm"),
-			Nodes: request(7).Nodes, Phase: kb.PhaseDone, Closed: true, Reason: "over", Timeline: []kb.Event{{Event: "asked", Detail: "for a secret"}}}
+		old := &kb.Allocation{ID: kb.JobID{Job: 7}, Reference: "7", User: "somebody", UID: c.uid, Requested: request(7).Ref, Kernel: simKernel("mitgcm"),
+			Nodes: request(7).Nodes, Phase: kb.PhaseDone, Since: time.Now().Add(-c.ended), Closed: true, Reason: "over", NoRequeue: true,
+			Timeline: []kb.Event{{Event: "asked", Detail: "for a secret"}}}
 		if err := r.commit(t.Context(), nil, []*kb.Allocation{old}); err != nil {
 			t.Fatal(err)
 		}
@@ -122,11 +131,38 @@ func TestIDOfAnotherUsersJob(t *testing.T) {
 		}
 		a, err := f.c.Job(t.Context(), 7, nil)
 		if err != nil || a.UID != 1000 {
-			t.Fatalf("%+v, %v", a, err)
+			t.Fatalf("%s: %+v, %v", name, a, err)
 		}
-		if got := slices.ContainsFunc(a.Timeline, func(e kb.Event) bool { return e.Detail == "for a secret" }); got != kept {
-			t.Errorf("user %d before: the old events are kept: %t", uid, got)
+		if got := slices.ContainsFunc(a.Timeline, func(e kb.Event) bool { return e.Detail == "for a secret" }); got != c.kept || a.NoRequeue != c.kept {
+			t.Errorf("%s: the old events are kept: %t, --no-requeue: %t", name, got, a.NoRequeue)
 		}
+	}
+}
+
+// What the first run of a job asked for holds in its second, though the job that had its id before was requeued more often.
+func TestIDOfAJobThatWasRequeuedOften(t *testing.T) {
+	f := newFixture(t)
+	r := records{store: f.store}
+	if err := r.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := &kb.Allocation{ID: kb.JobID{Job: 7, Restart: 3}, Reference: "7", UID: 1000, Requested: request(7).Ref, Kernel: simKernel("mitgcm"),
+		Nodes: request(7).Nodes, Phase: kb.PhaseDone, Created: time.Now().Add(-time.Hour), Closed: true}
+	if err := r.commit(t.Context(), nil, []*kb.Allocation{old}); err != nil {
+		t.Fatal(err)
+	}
+	f.start()
+	f.attach("n1", kb.StockProfile, "", bootOne)
+	f.again(0, "kernel-broker: mitgcm requested; norequeue")
+	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := f.c.Job(t.Context(), 7, nil); err != nil || a.ID.Restart != 0 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	job := f.slurm.jobs[7]
+	if last, err := f.c.lastRun(t.Context(), kb.JobID{Job: 7, Restart: 1}, job); err != nil || !last.NoRequeue {
+		t.Errorf("%+v, %v", last, err)
 	}
 }
 
@@ -142,9 +178,8 @@ func TestMissedBootsGoOn(t *testing.T) {
 	f.c.mu.Lock()
 	first := f.c.records.allocs[kb.JobID{Job: 7}].Clone()
 	first.Missed = 3
-	err := f.c.records.commit(t.Context(), nil, []*kb.Allocation{first})
 	f.c.mu.Unlock()
-	if err != nil {
+	if err := f.commit(t.Context(), nil, []*kb.Allocation{first}); err != nil {
 		t.Fatal(err)
 	}
 	job := f.slurm.jobs[7]

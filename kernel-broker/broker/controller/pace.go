@@ -60,7 +60,7 @@ func (c *Controller) pollForLocked(node string) {
 	if c.pace.polls.Take(node) > 0 {
 		return
 	}
-	if n := c.records.nodes[node]; n != nil && n.Waiting {
+	if n := c.records.nodes[node]; n != nil && n.Slurm.Awaited.Awaits() {
 		c.eager = time.Now()
 	}
 	c.pollNow()

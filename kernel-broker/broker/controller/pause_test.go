@@ -32,7 +32,7 @@ func TestPauseBetweenLooks(t *testing.T) {
 	drained := func(n *kb.Node, _ time.Time) { n.OutOfService = &kb.OutOfService{Reason: "bad DIMM"} }
 	reboots := func(n *kb.Node, since time.Time) { n.Reboot = &kb.Reboot{At: since} }
 	held := func(n *kb.Node, _ time.Time) { n.SlurmdHeld = true }
-	waits := func(n *kb.Node, since time.Time) { n.Waiting, n.SlurmdNotBefore = true, since }
+	waits := func(n *kb.Node, since time.Time) { n.Slurm.Awaited.Phase, n.SlurmdNotBefore = kb.BootIssued, since }
 	owned := func(change func(*kb.Node, time.Time)) func(*kb.Node, time.Time) {
 		return func(n *kb.Node, since time.Time) { change(n, since); n.Owner = kb.JobID{Job: 7} }
 	}
@@ -65,6 +65,7 @@ func TestPauseBetweenLooks(t *testing.T) {
 			n := &kb.Node{Name: "n1"}
 			f.c.records.nodes["n1"] = n
 			c.change(f.c, n)
+			f.c.marks.awake = plan.Everything(plan.Input{Nodes: f.c.records.nodes, Allocations: f.c.records.allocs})
 			if busy := f.c.pauseLocked(time.Millisecond, nil) == time.Second; busy != c.busy {
 				t.Errorf("busy: %t", busy)
 			}

@@ -103,6 +103,7 @@ func (e *executor) restored(a plan.Action, err error) error {
 	e.c.mu.Lock()
 	defer e.c.mu.Unlock()
 	e.c.restored[a.Node] = e.c.clock.Now()
+	e.c.marks.node(a.Node)
 	return nil
 }
 
@@ -137,6 +138,7 @@ func (e *executor) reset(ctx context.Context, a plan.Action) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resets[a.Token] = c.clock.Now()
+	c.marks.node(a.Node)
 	return nil
 }
 
@@ -147,6 +149,7 @@ func (e *executor) comment(ctx context.Context, a plan.Action) error {
 	e.c.mu.Lock()
 	defer e.c.mu.Unlock()
 	e.c.lastComments[a.Job] = a.Text
+	e.c.marks.job(a.Job)
 	return nil
 }
 
@@ -158,6 +161,7 @@ func (e *executor) undoGate(ctx context.Context, a plan.Action) error {
 		e.c.mu.Lock()
 		defer e.c.mu.Unlock()
 		e.c.gateLeft[a.Node] = a.By
+		e.c.marks.node(a.Node)
 	}
 	return err
 }

@@ -29,6 +29,7 @@ func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram 
 	maps.Copy(c.plainBoots, plain)
 	var others []string
 	for _, name := range nodes {
+		c.marks.node(name)
 		if !c.leftToSiteLocked(name, view.Nodes[name]) {
 			continue
 		}

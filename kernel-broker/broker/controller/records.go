@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -26,9 +27,12 @@ type records struct {
 	store     store.Store
 	nodes     map[string]*kb.Node
 	allocs    map[kb.JobID]*kb.Allocation // those with something left to do
+	onNode    map[string][]kb.JobID       // of them, by node
 	runs      runRecords
 	ledger    ledger
 	revisions map[string]int64
+	// away does what takes long without the lock of whoever reads these records; nil: there is none.
+	away func(func())
 	// What the store has, also of what is over.
 	jobIndex, runIndex index
 	// limit of one record in bytes; 0: the store's. For tests.
@@ -47,7 +51,7 @@ func (r *records) load(ctx context.Context) error {
 	var jobs, entries []entry
 	err = jobKind.each(ctx, r.store, func(a *kb.Allocation, rec store.Record) {
 		e := jobKind.entry(a)
-		e.bytes = len(rec.Value)
+		e.bytes = int64(len(rec.Value))
 		jobs = append(jobs, e)
 		if !a.Closed {
 			allocs[a.ID], revisions[jobKey(a.ID)] = a, rec.Revision
@@ -75,6 +79,10 @@ func (r *records) load(ctx context.Context) error {
 	r.jobIndex.replace(jobs)
 	r.runIndex.replace(entries)
 	r.nodes, r.allocs, r.runs, r.revisions = nodes, allocs, runs, revisions
+	r.onNode = map[string][]kb.JobID{}
+	for _, a := range allocs {
+		r.indexNodes(a)
+	}
 	return nil
 }
 
@@ -122,14 +130,10 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 	if err != nil {
 		return err
 	}
-	for _, part := range split(append(writes, more...)) {
-		revision, err := r.store.Commit(ctx, part...)
-		if err != nil {
-			return err
-		}
-		for _, w := range part {
-			r.revisions[w.Key] = revision
-		}
+	revisions, err := r.write(ctx, split(append(writes, more...)))
+	maps.Copy(r.revisions, revisions)
+	if err != nil {
+		return err
 	}
 	for _, n := range nodes {
 		r.nodes[n.Name] = n
@@ -138,8 +142,9 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 	r.keepLedger(hardware)
 	for _, a := range allocs {
 		r.allocs[a.ID] = a
+		r.indexNodes(a)
 		e := jobKind.entry(a)
-		e.bytes = sizes[e.key]
+		e.bytes = int64(sizes[e.key])
 		r.jobIndex.put(e)
 		if a.Closed {
 			delete(r.allocs, a.ID)
@@ -147,6 +152,28 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 		}
 	}
 	return nil
+}
+
+// write commits one part after another, and returns the revisions of what was written.
+func (r *records) write(ctx context.Context, parts [][]store.Write) (revisions map[string]int64, err error) {
+	revisions = map[string]int64{}
+	commit := func() {
+		for _, part := range parts {
+			var revision int64
+			if revision, err = r.store.Commit(ctx, part...); err != nil {
+				return
+			}
+			for _, w := range part {
+				revisions[w.Key] = revision
+			}
+		}
+	}
+	if r.away == nil || len(parts) == 0 {
+		commit()
+		return revisions, err
+	}
+	r.away(commit)
+	return revisions, err
 }
 
 // split keeps commits below what a store takes. Every record is consistent by

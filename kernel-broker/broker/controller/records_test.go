@@ -167,4 +167,14 @@ func TestJobIdsThatBeginAnew(t *testing.T) {
 	if got := x.beyond(2); !slices.Equal(got, []string{jobKey(kb.JobID{Job: 67043328}), jobKey(kb.JobID{Job: 67043329})}) {
 		t.Errorf("these go: %v", got)
 	}
+	// 7.3 is of the job that had the id before.
+	for hour, restart := range []uint32{3, 0, 1} {
+		x.put(entry{key: jobKey(kb.JobID{Job: 7, Restart: restart}), made: began.Add(time.Duration(hour) * time.Hour)})
+	}
+	if got := x.last("jobs/0000000007/"); got != jobKey(kb.JobID{Job: 7, Restart: 1}) {
+		t.Errorf("the newest run of job 7 is %q", got)
+	}
+	if got := x.last("jobs/0000000008/"); got != "" {
+		t.Errorf("the newest run of job 8 is %q", got)
+	}
 }

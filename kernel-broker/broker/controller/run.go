@@ -10,6 +10,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -144,24 +145,20 @@ func (c *Controller) BeginRun(ctx context.Context, id kb.JobID) (*kb.Run, error)
 }
 
 func (c *Controller) beginRun(ctx context.Context, id kb.JobID, job kb.SlurmJob, cgroup string, collectors []string) (*kb.Run, error) {
-	runs, err := runKind.list(ctx, &c.records, 1, func(e entry) bool { return e.job == id })
-	if err != nil {
-		return nil, err
+	r := c.runOf(id, job, cgroup, kb.Ref{Profile: kb.StockProfile}, collectors)
+	r.Claim(r.Since, job.Nodes)
+	if have, err := c.runOfJob(ctx, id, job.UID); err != nil || have != nil {
+		return have, err
 	}
-	if len(runs) > 0 {
-		return runs[0], nil
+	if err := c.mayProfile(ctx, job, r.Kernel); err != nil {
+		refuseRun(r, "not profiled: "+err.Error())
 	}
-	now := c.clock.Now()
-	r := &kb.Run{State: kb.RunRequested, Since: now, Collectors: collectors, RequestedBy: job.User, Requested: now,
-		Job: id, Reference: job.Reference, User: job.User, UID: job.UID, Cgroup: cgroup, Kernel: kb.Ref{Profile: kb.StockProfile}}
-	r.Claim(now, job.Nodes)
 	return c.recordRun(ctx, r)
 }
 
 // recordRun commits a new run under the next number.
 func (c *Controller) recordRun(ctx context.Context, r *kb.Run) (*kb.Run, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.toWrite()()
 	if c.stale {
 		if err := c.loadLocked(ctx); err != nil {
 			return nil, fmt.Errorf("run: %w: %w", kb.ErrUnavailable, err)
@@ -174,12 +171,15 @@ func (c *Controller) recordRun(ctx context.Context, r *kb.Run) (*kb.Run, error) 
 			return have.Clone(), nil
 		}
 	}
+	if reason := plan.TooManyRuns(c.records.runs.open, r.User, r.UID, c.o.Plan.RunsOfUser); reason != "" && !r.Job.IsZero() && !r.Over() {
+		refuseRun(r, reason)
+	}
 	r.ID = c.records.runs.next
 	if err := c.commitRunLocked(ctx, r); err != nil {
 		return nil, err
 	}
 	c.log.Info("profiling run recorded", "run", r.ID, "job", r.Job.String(), "by", r.RequestedBy, "collectors", r.Collectors,
-		"application", r.Application, "profile", r.Profile)
+		"application", r.Application, "profile", r.Profile, "state", string(r.State), "reason", r.Reason)
 	return r.Clone(), nil
 }
 
@@ -192,6 +192,14 @@ func (c *Controller) commitRunLocked(ctx context.Context, r *kb.Run) error {
 			return fmt.Errorf("run %d: %w: %w", r.ID, kb.ErrExhausted, err)
 		}
 		return fmt.Errorf("run %d: %w: %w", r.ID, kb.ErrUnavailable, err)
+	}
+	if r.Job.IsZero() { // the next job that fits has it, or one that runs
+		c.markAllLocked()
+		return nil
+	}
+	c.marks.job(r.Job)
+	for _, n := range r.Nodes {
+		c.marks.node(n.Name)
 	}
 	c.kickLocked()
 	return nil
@@ -238,8 +246,7 @@ func (c *Controller) CancelRun(ctx context.Context, id uint64, by string) (*kb.R
 	if _, err := c.records.profilingRun(ctx, id); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.toWrite()()
 	r := c.records.runs.open[id]
 	if r == nil || !r.Job.IsZero() {
 		return nil, fmt.Errorf("run %d has a job or is over, and cannot be taken back: %w", id, kb.ErrFailedPrecondition)
@@ -310,8 +317,7 @@ func (c *Controller) Deliver(ctx context.Context, d Delivery) error {
 	if n := before.Node(d.Node); n != nil && n.State == kb.RunNodeDelivered && slices.Equal(n.Files, d.Files) {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.toWrite()()
 	r := c.records.runs.open[d.Run]
 	if r == nil {
 		return fmt.Errorf("run %d is over: %w", d.Run, kb.ErrFailedPrecondition)

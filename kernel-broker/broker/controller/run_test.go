@@ -260,6 +260,37 @@ func TestRunKnowsTheCgroupOfItsJob(t *testing.T) {
 	})
 }
 
+// A job is profiled though an earlier one had its id, and never gets another user's run.
+func TestRunOfAnotherJobWithTheID(t *testing.T) {
+	for name, c := range map[string]struct {
+		uid   uint32
+		ended time.Duration // ago
+		want  uint64
+	}{
+		"its own, asked for twice":        {1000, 0, 1},
+		"another user's":                  {4711, 0, 2},
+		"the same user's, of days before": {1000, 2 * forgotten, 2},
+	} {
+		f := newFixture(t)
+		r := records{store: f.store}
+		if err := r.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		old := &kb.Run{ID: 1, State: kb.RunFailed, Since: time.Now().Add(-c.ended), Job: kb.JobID{Job: 7}, UID: c.uid, Collectors: []string{"io"}}
+		if err := r.commit(t.Context(), nil, nil, old); err != nil {
+			t.Fatal(err)
+		}
+		f.runs.Standby = time.Millisecond
+		f.start()
+		f.slurm.job(7, "CONFIGURING", "n1")
+		f.slurm.comments["7"] = "kernel-broker: stock requested; profiling=io"
+		f.slurm.node("n1", "ALLOCATED", "")
+		if run, err := f.c.BeginRun(t.Context(), kb.JobID{Job: 7}); err != nil || run.ID != c.want {
+			t.Errorf("%s: %+v, %v", name, run, err)
+		}
+	}
+}
+
 // toldCgroup is whether the agent was last told of a run in this cgroup.
 func (a *fakeAgent) toldCgroup(cgroup string) bool {
 	wishes, _ := a.wishes()

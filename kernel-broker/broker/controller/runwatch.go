@@ -53,7 +53,7 @@ func (c *Controller) WatchRun(ctx context.Context, id uint64) (<-chan Figures, e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.runWatchers = append(c.runWatchers, w)
-	c.kickLocked()
+	c.markAllLocked()
 	out := make(chan Figures)
 	go c.followRun(ctx, w, out)
 	return out, nil
@@ -65,7 +65,7 @@ func (c *Controller) followRun(ctx context.Context, w *runWatcher, out chan<- Fi
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.runWatchers = slices.DeleteFunc(c.runWatchers, func(other *runWatcher) bool { return other == w })
-		c.kickLocked()
+		c.markAllLocked()
 	}()
 	for {
 		r, err := c.records.profilingRun(ctx, w.run)
@@ -178,7 +178,7 @@ func (c *Controller) logRuns(before map[uint64]*kb.Run, runs []*kb.Run) {
 			from = string(old.State)
 		}
 		if from != string(r.State) {
-			c.log.Info("profiling run changed", "run", r.ID, "job", r.Job.String(), "from", from, "to", string(r.State), "reason", r.Reason)
+			c.log.Log(context.Background(), levelOf(r.State == kb.RunFailed), "profiling run changed", "run", r.ID, "job", r.Job.String(), "from", from, "to", string(r.State), "reason", r.Reason)
 		}
 	}
 }

@@ -11,46 +11,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
-// desired makes the desired state from a node's record.
-func desired(n *kb.Node, bootID string, now time.Time) kb.DesiredState {
-	d := kb.DesiredState{
-		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
-		NoBootAwaited: !n.Waiting, BootKnown: n.KnownBoot != "" && n.KnownBoot == bootID,
-		Reboot:  n.Reboot != nil && n.Reboot.Due && n.Reboot.BootID == bootID,
-		Running: n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
-	}
-	// A time that is past is not told: the node's clock may be behind.
-	if !d.SlurmdNotBefore.After(now) {
-		d.SlurmdNotBefore = time.Time{}
-	} else {
-		d.SlurmdWait = d.SlurmdNotBefore.Sub(now)
-	}
-	// The desired state stays while the node boots: an agent that is still there goes
-	// through with it, one on the new kernel finds its token.
-	if p := n.Pending; p != nil && p.Way == "" {
-		d.Kernel, d.Token, d.LoadOnly = &p.Kernel, p.Token, p.LoadOnly
-	} else if p != nil && p.Progress == kb.ProgressBooting && p.PrevBootID == bootID {
-		d.Reboot = true
-	}
-	d.SlurmdAllowed = d.Attested && n.Steady()
-	if n.Failure != nil && d.Attested && n.Running.Ref.IsStock() {
-		// A failed node that runs stock may serve: Slurm knows it as drained.
-		d.SlurmdAllowed = true
-	}
-	switch {
-	case !n.Lost.IsZero():
-		d.Lost = []uint32{n.Lost.Job}
-	case !n.Left.IsZero() && n.Running.Ref.IsStock():
-		// Its steps may be launched until their credentials expire, by a node that was reset, too.
-		d.Lost = []uint32{n.Left.Job}
-	}
-	d.SlurmdAllowed = d.SlurmdAllowed && !n.SlurmdHeld
-	if !n.Owner.IsZero() {
-		d.Jobs = []uint32{n.Owner.Job}
-	}
-	return d
-}
-
 // Message is what a session has to tell its agent.
 type Message struct {
 	Desired  *kb.DesiredState
@@ -142,6 +102,7 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 	if c.snapshot != "" {
 		s.send(Message{Snapshot: c.snapshot})
 	}
+	c.marks.node(node)
 	c.kickLocked()
 	return s, nil
 }
@@ -169,6 +130,7 @@ func (s *Session) Detach() {
 		delete(c.sessions, s.node)
 		c.lost[s.node] = c.clock.Now()
 		c.nodeLog(s.node).Info("agent gone")
+		c.marks.node(s.node)
 		c.kickLocked()
 	}
 }
@@ -258,31 +220,36 @@ func (s *Session) Ending(query uint64, job uint32) {
 	})
 }
 
-// Heartbeat has the next pass answer one that has a number, once it has committed
-// what came before. An agent that has no answer asks again.
+// Heartbeat answers one that has a number, once what came before it is committed: at once, if nothing did. An agent that has
+// no answer asks again.
 func (s *Session) Heartbeat(number uint64) {
-	s.update(func() {
-		if len(s.heartbeats) < maxReports {
-			s.heartbeats = append(s.heartbeats, number)
-		}
-	})
+	c := s.controller
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.stale && !c.marks.hears(s.node):
+		s.send(Message{Heartbeat: number})
+	case len(s.heartbeats) < maxReports:
+		s.heartbeats = append(s.heartbeats, number)
+		c.marks.node(s.node)
+		c.kickLocked()
+	}
 }
 
-// forgetReportsLocked drops the reports that a pass has taken in. The lock is held
-// since then: none came meanwhile.
-func (c *Controller) forgetReportsLocked() {
-	for node, u := range c.unread {
+// logDropped says whose reports there was no room for.
+func (c *Controller) logDropped(heard map[string]unread) {
+	for node, u := range heard {
 		if u.dropped > 0 {
 			c.log.Warn("reports of an agent dropped: more came than could be taken in", "node", node, "reports", u.dropped)
 		}
 	}
-	clear(c.unread)
 }
 
 func (s *Session) update(change func()) {
 	s.controller.mu.Lock()
 	defer s.controller.mu.Unlock()
 	change()
+	s.controller.marks.node(s.node)
 	s.controller.kickLocked()
 }
 
@@ -306,7 +273,7 @@ func (s *Session) push(n *kb.Node) {
 	if s.sentAny && s.sentGeneration == n.Generation {
 		return
 	}
-	d := desired(n, s.agent.Boot.BootID, s.controller.clock.Now())
+	d := n.DesiredState(s.controller.clock.Now())
 	if d.Kernel != nil {
 		d.Envelope = s.controller.kernels.envelope(d.Kernel.Ref())
 	}

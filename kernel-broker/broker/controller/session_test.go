@@ -13,58 +13,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 )
 
-func TestDesired(t *testing.T) {
-	now := time.Now()
-	stock, mitgcm := simKernel("stock"), simKernel("mitgcm")
-	proof := func(k kb.Kernel) kb.Proof { return kb.Proof{Ref: k.Ref(), BootID: bootOne} }
-	for name, c := range map[string]struct {
-		node              kb.Node
-		attested, allowed bool
-		kernel            string
-	}{
-		"steady on stock":                     {kb.Node{Desired: stock.Ref(), Running: proof(stock)}, true, true, ""},
-		"steady on the job's kernel":          {kb.Node{Desired: mitgcm.Ref(), Running: proof(mitgcm), Owner: kb.JobID{Job: 7}}, true, true, ""},
-		"unproven":                            {kb.Node{Desired: stock.Ref()}, false, false, ""},
-		"the proof is of another boot":        {kb.Node{Desired: stock.Ref(), Running: kb.Proof{Ref: stock.Ref(), BootID: bootTwo}}, false, false, ""},
-		"another kernel than is wanted":       {kb.Node{Desired: mitgcm.Ref(), Running: proof(stock)}, true, false, ""},
-		"loading":                             {kb.Node{Desired: mitgcm.Ref(), Running: proof(stock), Pending: &kb.Pending{Kernel: mitgcm, Token: "t", Progress: kb.ProgressLoading}}, true, false, "mitgcm@1"},
-		"booting":                             {kb.Node{Desired: mitgcm.Ref(), Running: proof(stock), Pending: &kb.Pending{Kernel: mitgcm, Token: "t", Progress: kb.ProgressBooting}}, true, false, "mitgcm@1"},
-		"failed, and it runs stock":           {kb.Node{Desired: mitgcm.Ref(), Running: proof(stock), Failure: &kb.Failure{}}, true, true, ""},
-		"failed to go back, and runs another": {kb.Node{Desired: stock.Ref(), Running: proof(mitgcm), Failure: &kb.Failure{}}, true, false, ""},
-		"failed, and unproven":                {kb.Node{Desired: stock.Ref(), Failure: &kb.Failure{}}, false, false, ""},
-	} {
-		d := desired(&c.node, bootOne, now)
-		kernel := ""
-		if d.Kernel != nil {
-			kernel = d.Kernel.Ref().String()
-		}
-		if d.Attested != c.attested || d.SlurmdAllowed != c.allowed || kernel != c.kernel || (d.Token != "") != (kernel != "") {
-			t.Errorf("%s: %+v", name, d)
-		}
-		if jobs := !c.node.Owner.IsZero(); jobs != (len(d.Jobs) == 1) {
-			t.Errorf("%s: jobs %v", name, d.Jobs)
-		}
-	}
-}
-
-// A node on stock takes no step of the job that left it.
-func TestDesiredAfterAJob(t *testing.T) {
-	stock, mitgcm := simKernel("stock"), simKernel("mitgcm")
-	left := kb.JobID{Job: 7}
-	for name, c := range map[string]struct {
-		node kb.Node
-		lost bool
-	}{
-		"back on stock":                 {kb.Node{Running: kb.Proof{Ref: stock.Ref(), BootID: bootOne}, Left: left}, true},
-		"kept on the job's kernel":      {kb.Node{Running: kb.Proof{Ref: mitgcm.Ref(), BootID: bootOne}, Left: left}, false},
-		"on stock, and nobody has left": {kb.Node{Running: kb.Proof{Ref: stock.Ref(), BootID: bootOne}}, false},
-	} {
-		if d := desired(&c.node, bootOne, time.Now()); (len(d.Lost) == 1 && d.Lost[0] == 7) != c.lost || len(d.Lost) > 1 {
-			t.Errorf("%s: lost %v", name, d.Lost)
-		}
-	}
-}
-
 func TestAttach(t *testing.T) {
 	f := newFixture(t)
 	f.start()

@@ -243,7 +243,7 @@ func (w *simWorld) quietOrFailed() bool {
 		!w.any(func(n *kb.Node, s *simSlurmNode) bool {
 			settled := n.Steady() && n.Desired.IsStock() && w.nodes[n.Name].slurmd.Running && !s.requested && !s.issued && !s.poweringUp
 			failed := n.Failure != nil && s.drained
-			return !settled && !failed || n.KeptFor != "" || n.Armed
+			return !settled && !failed || n.KeptFor != "" || n.Slurm.Armed()
 		})
 }
 
@@ -259,6 +259,7 @@ func (w *simWorld) any(is func(n *kb.Node, s *simSlurmNode) bool) bool {
 // checkFixpoint: nothing changes in the world, so no record may.
 func (w *simWorld) checkFixpoint() {
 	w.broker.view = w.slurm.poll(false)
+	w.broker.pass() // takes in what Slurm says last
 	if out := plan.Decide(w.broker.input()); len(out.Nodes)+len(out.Allocations)+len(out.Actions) > 0 {
 		w.fail("a quiet cluster is not left alone: %d nodes, %d allocations, actions %v", len(out.Nodes), len(out.Allocations), out.Actions)
 	}

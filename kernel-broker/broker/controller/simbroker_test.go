@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,10 @@ type simBroker struct {
 	// restored is the controller's.
 	restored map[string]time.Time
 	tokens   uint64
+	// before is what was decided on last, and awake what has to be decided on again. Of all records, so many were in scope.
+	before           *plan.Input
+	awake            plan.Scope
+	scoped, recorded int
 }
 
 func simLater(a, b time.Time) time.Time {
@@ -83,6 +88,7 @@ func (b *simBroker) start() {
 	b.records = records{nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}}
 	b.sessions, b.lost, b.told, b.resets = map[string]*simSession{}, map[string]time.Time{}, map[kb.JobID]string{}, map[string]time.Time{}
 	b.restored = map[string]time.Time{}
+	b.before = nil
 	b.busyTill = map[string]time.Time{}
 	b.view, b.queue, b.again, b.lookAt, b.half = kb.SlurmView{}, nil, map[string]time.Time{}, time.Time{}, nil
 	for key, value := range b.stored {
@@ -157,8 +163,8 @@ func (b *simBroker) input() plan.Input {
 			v.Quarantine = &kb.Quarantine{Reason: "failed to boot"}
 		}
 	}
-	in := plan.Input{Now: b.w.now, Config: b.config, Slurm: b.view, Nodes: b.records.nodes, Allocations: b.records.allocs,
-		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), LastComments: b.told, Resets: b.resets, Restored: b.restored,
+	in := plan.Input{Now: b.w.now, Config: b.config, Slurm: b.view, Nodes: maps.Clone(b.records.nodes), Allocations: maps.Clone(b.records.allocs),
+		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), LastComments: maps.Clone(b.told), Resets: b.resets, Restored: maps.Clone(b.restored),
 		NewToken: func() string { b.tokens++; return fmt.Sprintf("%016x%016x", b.w.crashes, b.tokens) }}
 	for name, since := range b.lost {
 		in.Agents[name] = plan.Agent{Since: since}
@@ -198,15 +204,18 @@ func (b *simBroker) step() {
 		b.w.tell("the broker starts")
 		b.start()
 	}
-	// A poll takes its time: squeue first, then scontrol for the nodes.
+	// A poll takes its time: scontrol for the nodes first, then squeue, then the nodes of jobs that have begun meanwhile.
 	if b.half != nil && b.w.now.After(b.halfTill) {
-		nodes := b.w.slurm.poll(false)
+		later := b.w.slurm.poll(b.half.Commented)
 		b.view, b.half = *b.half, nil
-		b.view.Nodes, b.view.Reservations = nodes.Nodes, nodes.Reservations
+		b.view.Jobs, b.view.Queue, b.view.Reservations = later.Jobs, later.Queue, later.Reservations
+		for _, name := range b.view.Begun() {
+			b.view.Nodes[name] = later.Nodes[name]
+		}
 	}
 	if b.half == nil && b.w.now.After(b.lookAt) {
-		jobs := b.w.slurm.poll(b.asked())
-		b.half, b.halfTill = &jobs, b.w.now.Add(b.w.between(-simTick, 2*simTick))
+		nodes := b.w.slurm.poll(b.asked())
+		b.half, b.halfTill = &nodes, b.w.now.Add(b.w.between(-simTick, 2*simTick))
 		b.lookAt = b.w.now.Add(b.w.between(200*time.Millisecond, 600*time.Millisecond))
 		if b.w.strikes(0.002) {
 			b.lookAt = b.w.now.Add(10 * time.Second) // slurmctld does not answer
@@ -231,7 +240,9 @@ func (b *simBroker) asked() bool {
 // pass is Controller.pass.
 func (b *simBroker) pass() {
 	in := b.input()
+	tokens := b.tokens
 	out := plan.Decide(in)
+	b.sameScoped(in, out, tokens)
 	if b.w.strikes(0.0008) {
 		b.crash() // before the commit
 		return
@@ -271,6 +282,64 @@ func (b *simBroker) pass() {
 	}
 }
 
+// sameScoped checks that to decide on what changed is to decide on everything.
+func (b *simBroker) sameScoped(in plan.Input, all plan.Output, tokens uint64) {
+	scope, decided := plan.Everything(in), b.tokens
+	if b.before != nil {
+		scope = changedSince(*b.before, in)
+		scope.Add(b.awake)
+		scope.Close(in.Nodes, in.Allocations, plan.JobsOf(in.Allocations))
+	}
+	b.scoped, b.recorded = b.scoped+len(scope.Nodes), b.recorded+len(in.Nodes)
+	some := in
+	some.Scope, b.tokens = &scope, tokens
+	out := plan.Decide(some)
+	b.tokens, b.before, b.awake = decided, &in, out.Awake
+	keys := func(actions []plan.Action) (list []string) {
+		for _, a := range actions {
+			list = append(list, a.Key())
+		}
+		slices.Sort(list)
+		return list
+	}
+	if !reflect.DeepEqual(out.Nodes, all.Nodes) || !reflect.DeepEqual(out.Allocations, all.Allocations) || !slices.Equal(keys(out.Actions), keys(all.Actions)) {
+		b.w.fail("decided on what changed, %v: %d nodes, %d allocations, actions %q; on everything: %d nodes, %d allocations, actions %q",
+			scope, len(out.Nodes), len(out.Allocations), keys(out.Actions), len(all.Nodes), len(all.Allocations), keys(all.Actions))
+	}
+	for name, kept := range all.Kept {
+		if have, answered := out.Kept[name]; have != kept || !answered {
+			b.w.fail("the epilog on %s is answered %t, %t", name, have, answered)
+		}
+	}
+}
+
+// changedSince is what the controller marks between two passes.
+func changedSince(was, in plan.Input) plan.Scope {
+	s := plan.NewScope()
+	for name, agent := range in.Agents {
+		if before, known := was.Agents[name]; !known || !reflect.DeepEqual(agent, before) {
+			s.Nodes[name] = true
+		}
+	}
+	in.Slurm.Changed(was.Slurm, func(name string) { s.Nodes[name] = true }, func(job uint32) {
+		for id := range in.Allocations {
+			s.Jobs[id] = s.Jobs[id] || id.Job == job
+		}
+		maps.DeleteFunc(s.Jobs, func(_ kb.JobID, marked bool) bool { return !marked })
+	})
+	for id := range in.Allocations {
+		if was.Allocations[id] == nil || in.LastComments[id] != was.LastComments[id] {
+			s.Jobs[id] = true
+		}
+	}
+	for name, at := range in.Restored {
+		if !was.Restored[name].Equal(at) {
+			s.Nodes[name] = true
+		}
+	}
+	return s
+}
+
 func (b *simBroker) send(s *simSession, m Message) {
 	at := b.w.now.Add(b.w.between(0, 200*time.Millisecond))
 	if l := len(s.out); l > 0 && at.Before(s.out[l-1].at) {
@@ -285,7 +354,7 @@ func (b *simBroker) talk(s *simSession, n *kb.Node) {
 		return
 	}
 	s.first, s.told = true, n.Generation
-	d := desired(n, s.agent.Boot.BootID, b.w.now)
+	d := n.DesiredState(b.w.now)
 	real := s.node.kernel
 	if d.Attested && s.node.boot.BootID == s.agent.Boot.BootID {
 		if d.Running.Profile != real.Profile {

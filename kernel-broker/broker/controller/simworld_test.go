@@ -95,7 +95,7 @@ func (w *simWorld) picture() string {
 		fmt.Fprintf(&b, "node  %s runs %s up %v slurmd %v wish %+v\n", name, n.kernel.Ref(), n.up(), n.slurmd.Running, n.wish)
 		if r := w.broker.records.nodes[name]; r != nil {
 			fmt.Fprintf(&b, "record %s gen %d want %s phase %s owner %s waiting %v kept %q failure %+v pending %+v\n", name, r.Generation,
-				r.Desired, r.Progress(), r.Owner, r.Waiting, r.KeptFor, r.Failure, r.Pending)
+				r.Desired, r.Progress(), r.Owner, r.Slurm.Awaited.Awaits(), r.KeptFor, r.Failure, r.Pending)
 		}
 	}
 	for _, a := range w.broker.records.allocs {

@@ -4,11 +4,10 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/observe"
 )
 
 var stockRef = kb.Ref{Profile: kb.StockProfile}
@@ -26,12 +25,9 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 		return
 	}
 	held := n.SlurmdHeld
-	d.misfit(n, s)
-	d.takenBack(n, s)
 	if s.Unknown() {
 		d.unregistered(n, s, agent)
 	} else {
-		d.ourBoot(n, s)
 		d.rebootAsked(n, s)
 		d.listen(n, s, agent)
 		d.restoreState(n, s, agent)
@@ -48,9 +44,6 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 // said of it, but nothing else before slurmd answers: to hold that back for longer
 // than it takes to say something again would be for ever.
 func (d *decision) unregistered(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	if s.RebootAsked() {
-		d.ourBoot(n, s)
-	}
 	if s.Foreign() || n.OutOfService != nil {
 		d.listen(n, s, agent)
 	}
@@ -60,12 +53,12 @@ func (d *decision) unregistered(n *kb.Node, s kb.SlurmNode, agent Agent) {
 
 // silentBoot reports whether a boot of ours is over that Slurm does not know of yet.
 func silentBoot(n *kb.Node, agent Agent) bool {
-	return n.Boot.Token != "" && n.KnownBoot != n.Boot.BootID && !agent.Slurmd.Running
+	return n.Boot.Token != "" && n.Slurm.Registered != n.Boot.BootID && !agent.Slurmd.Running
 }
 
 // armedBoot reports whether Slurm, which was asked for a boot, is to hear of a node's slurmd: it takes any boot for that one,
 // also a reset.
-func armedBoot(n *kb.Node, agent Agent) bool { return n.Armed && !agent.Slurmd.Running }
+func armedBoot(n *kb.Node, agent Agent) bool { return n.Slurm.Armed() && !agent.Slurmd.Running }
 
 // viewPredatesBoot reports whether the last poll of Slurm is older than the node's boot.
 // A drain in between would not be known, and the registration
@@ -80,57 +73,14 @@ func (d *decision) viewPredatesBoot(n *kb.Node, s kb.SlurmNode, agent Agent) boo
 // before that would be a crash to it.
 func (d *decision) unissued(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
 	return d.owner(n) == nil && n.Runs(stockRef) && s.Free() && s.Armed() && !s.RebootIssued() &&
-		!s.NotResponding() && d.age(agent.Since) < armTime
-}
-
-// armTime is what a boot that was asked for may take to be seen.
-const armTime = 10 * time.Second
-
-// ourBoot keeps track of whose the boot is that Slurm is asked for. Ours is until
-// it is seen to be over; the next one may be an administrator's.
-func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
-	switch {
-	case !s.RebootAsked():
-		n.Armed = n.Armed && d.in.Slurm.At.Sub(n.ArmedAt) < armTime
-	case strings.HasPrefix(s.Reason, kb.ReasonReturn), d.bootIsOver(n, s):
-		n.Armed, n.ArmedAt = true, time.Time{}
-	case n.ArmedIssued && !s.RebootIssued():
-		n.Armed, n.ArmedIssued = d.wentBack(n), false // ours had begun: this one was asked for after it
-	case n.ArmedIssued && anotherIssued(n, s):
-		n.Armed, n.ArmedIssued = false, false
-	case d.in.Slurm.At.After(n.ArmedAt):
-		n.ArmedAt = time.Time{}
-	}
-	n.ArmedIssued = n.Armed && (n.ArmedIssued || s.RebootIssued() && !s.BootsForJob())
-	n.AnsweredEarly = n.ArmedIssued && (n.AnsweredEarly || s.State == "IDLE" && s.BootForgotten())
-}
-
-// bootIsOver reports whether Slurm waits for the boot of a return that has ended: a slurmctld that was killed may remember a
-// state from before it, with the job that left, and whatever is said then is said of a node that boots no more. A reason
-// that came after Slurm issued the boot is none of a reboot's.
-func (d *decision) bootIsOver(n *kb.Node, s kb.SlurmNode) bool {
-	return !n.Armed && n.Reboot == nil && !n.Left.IsZero() && n.Runs(stockRef) && !s.BootsForJob() &&
-		(d.jobHas(n.Left, n.Name) || s.RebootIssued() && s.Foreign() && s.Reason == s.PlainReason())
-}
-
-// wentBack reports whether a slurmctld that was killed has forgotten the boot that it had issued: the job that the node was
-// armed for has it again.
-func (d *decision) wentBack(n *kb.Node) bool {
-	return d.jobHas(n.Timeline, n.Name)
-}
-
-// anotherIssued reports whether the boot that Slurm has issued is an administrator's, ours having been issued and ended while
-// Slurm was not polled: Slurm adds to the reason that the boot is issued, and this reason was not there when ours was.
-func anotherIssued(n *kb.Node, s kb.SlurmNode) bool {
-	return s.RebootIssued() && s.Reason != s.PlainReason() && s.Foreign() && !nobodysDrain(n, s) && n.TakenBack == nil &&
-		(n.OutOfService == nil || n.OutOfService.Reason != s.PlainReason())
+		!s.NotResponding() && d.age(agent.Since) < observe.AskedFor
 }
 
 // armLater asks Slurm for a boot, and notes that before it is: an administrator who
 // drains the node a moment later replaces the broker's reason.
 func (d *decision) armLater(n *kb.Node) {
-	if !n.Armed || d.in.Now.Sub(n.ArmedAt) > armTime/2 {
-		n.Armed, n.ArmedAt, n.ArmedIssued = true, d.in.Now, false
+	if !n.Slurm.Armed() || d.in.Now.Sub(n.Slurm.Requested.Since) > observe.AskedFor/2 {
+		n.Slurm.Requested = kb.SlurmBoot{Phase: kb.BootAsked, Owner: kb.OwnerBroker, Since: d.in.Now}
 	}
 	d.arms = append(d.arms, n.Name)
 }
@@ -138,34 +88,13 @@ func (d *decision) armLater(n *kb.Node) {
 // AdministratorReboots reports whether Slurm boots a node, now or later, because
 // an administrator requests it. n is nil for a node without a record.
 func AdministratorReboots(n *kb.Node, s kb.SlurmNode) bool {
-	return s.RebootAsked() && (n == nil || !n.Armed) && !s.BootsForJob()
-}
-
-// takenBack keeps what an administrator took back apart from what is said: a resume
-// leaves the reason, and a boot that is then asked for shows it again as that of a
-// drain. Once Slurm has issued the boot it counts the reason from then.
-func (d *decision) takenBack(n *kb.Node, s kb.SlurmNode) {
-	switch said := n.TakenBack; {
-	case s.Reason == "" || s.Ours():
-		n.TakenBack = nil
-	case !s.Drained() && !s.Down() && !s.RebootAsked():
-		n.TakenBack = &kb.OutOfService{Reason: s.PlainReason(), By: s.By}
-	case said == nil || said.Reason != s.PlainReason() || said.By != s.By && !s.RebootIssued():
-		n.TakenBack = nil
-	default:
-		said.By = s.By
-	}
-}
-
-// nobodysDrain reports whether nobody said what Slurm says of the node: the gate brought it about, or the kernel.
-func nobodysDrain(n *kb.Node, s kb.SlurmNode) bool {
-	return s.By != "" && (n.GateDrain == s.By || n.KernelDrain == s.By)
+	return s.RebootAsked() && (n == nil || !n.Slurm.Armed()) && !s.BootsForJob()
 }
 
 // listen records what is said of a node for as long as a return may wipe it,
 // and forgets it when an administrator has.
 func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	if nobodysDrain(n, s) {
+	if n.Slurm.Service.Nobodys() {
 		// Of a node that was just booting its agent tells of the gate later than Slurm.
 		if n.OutOfService != nil && n.OutOfService.By == s.By {
 			d.clearOutOfService(n)
@@ -173,15 +102,15 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		return
 	}
 	switch said := n.OutOfService; {
-	case s.Foreign() && (n.TakenBack != nil || AdministratorReboots(n, s)):
+	case s.Foreign() && (n.Slurm.Service.Author == kb.AuthorWithdrawn || AdministratorReboots(n, s)):
 	case s.Foreign() && said == nil:
-		if !n.Armed && n.Runs(stockRef) && n.Pending == nil && d.owner(n) == nil {
+		if !n.Slurm.Armed() && n.Runs(stockRef) && n.Pending == nil && d.owner(n) == nil {
 			return // nothing of ours comes after it
 		}
 		if !s.ResumeAfter.IsZero() && !d.in.Now.Before(s.ResumeAfter) {
 			return // Slurm is about to end it
 		}
-		n.OutOfService = &kb.OutOfService{Reason: s.PlainReason(), By: s.By, Down: d.wasDowned(n, s), Fail: s.Failing(), Until: s.ResumeAfter, BootID: n.Boot.BootID}
+		n.OutOfService = &kb.OutOfService{Reason: s.PlainReason(), By: s.By, Down: n.Slurm.Service.State == kb.ServiceDown, Fail: s.Failing(), Until: s.ResumeAfter, BootID: n.Boot.BootID}
 		d.note(n, "taken out of service", n.OutOfService.Reason)
 	case s.Foreign():
 		if s.PlainReason() != said.Reason {
@@ -190,7 +119,7 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		if !s.ResumeAfter.IsZero() {
 			said.Until = s.ResumeAfter
 		}
-		said.Down, said.Fail = said.Down || d.wasDowned(n, s), said.Fail || s.Failing()
+		said.Down, said.Fail = said.Down || n.Slurm.Service.State == kb.ServiceDown, said.Fail || s.Failing()
 	case said == nil || said.Asked && !d.restoredSince(n):
 	case strings.HasPrefix(s.Reason, reasonLost):
 		// The broker set the node down since it lost its kernel. That replaced what the administrator said, and did not end it.
@@ -203,29 +132,6 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		d.note(n, "returned to service", "")
 		d.clearOutOfService(n)
 	}
-}
-
-// wasDowned tells a node that was set down from one that was drained. Slurm
-// itself sets one down to boot it, be it ever so shortly after: what tells then
-// is that slurmd had ended that already, or that its job was thrown off it, to be
-// requeued or for good.
-func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
-	switch {
-	case !s.Down() || s.Unknown():
-		return false
-	case !s.RebootIssued() || n.AnsweredEarly:
-		return true
-	}
-	a := d.allocs[n.Timeline]
-	if a == nil || a.Suspended || a.Phase == kb.PhaseFailed {
-		return false // it is the broker that has the job requeued
-	}
-	if d.in.Slurm.NodeFailed[a.ID.Job] {
-		return true
-	}
-	requeued := func(j kb.SlurmJob) bool { return j.ID == a.ID.Job && j.Restart > a.ID.Restart }
-	// Slurm counts the restart at once, and shows such a job as completing until its nodes are done with it.
-	return requeued(d.in.Slurm.Jobs[a.ID.Job]) || slices.ContainsFunc(d.in.Slurm.Queue, requeued)
 }
 
 func (d *decision) clearOutOfService(n *kb.Node) {
@@ -260,7 +166,7 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	switch {
 	case said.Asked && d.restoredSince(n) && !s.RebootAsked():
 		if !s.Waiting() {
-			n.KnownBoot = n.Boot.BootID
+			n.Slurm.Registered = n.Boot.BootID
 		}
 		said.BootID, said.Asked = n.Boot.BootID, false
 	case agent.Slurmd.Running && !s.RebootAsked() && !said.Asked:
@@ -317,7 +223,7 @@ func (d *decision) settleBoot(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		return
 	}
 	if d.restoredSince(n) && !half {
-		n.KnownBoot = n.Boot.BootID
+		n.Slurm.Registered = n.Boot.BootID
 		return
 	}
 	n.SlurmdHeld = true
@@ -334,7 +240,7 @@ const settling = kb.ReasonReturn + " a boot that Slurm does not wait for"
 // a moment before, which nobody could know any more.
 func (d *decision) label(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if known && n.Armed && s.Armed() && !s.RebootIssued() && (s.Unnamed() || s.Reason == "" || n.TakenBack != nil) && owner.Phase == kb.PhaseReady {
+	if known && n.Slurm.Armed() && s.Armed() && !s.RebootIssued() && (s.Unnamed() || s.Reason == "" || n.Slurm.Service.Author == kb.AuthorWithdrawn) && owner.Phase == kb.PhaseReady {
 		d.act(Action{Kind: LabelNode, Node: n.Name, Text: armReason(owner)})
 	}
 }

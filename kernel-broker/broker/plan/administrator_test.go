@@ -101,8 +101,8 @@ func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
 				after = "DOWN+DRAIN+NOT_RESPONDING"
 			}
 			said(w, after, "bad DIMM")
-			if n = w.nodes["n1"]; n.SlurmdHeld || n.KnownBoot != n.Boot.BootID || !n.Steady() {
-				t.Fatalf("slurmd is held %v, known boot %q, %s", n.SlurmdHeld, n.KnownBoot, n.Progress())
+			if n = w.nodes["n1"]; n.SlurmdHeld || n.Slurm.Registered != n.Boot.BootID || !n.Steady() {
+				t.Fatalf("slurmd is held %v, known boot %q, %s", n.SlurmdHeld, n.Slurm.Registered, n.Progress())
 			}
 			w.slurmd("n1")
 			w.now = w.now.Add(time.Minute)
@@ -161,7 +161,7 @@ func TestAdministratorsDownAfterAnEarlyAnswer(t *testing.T) {
 			t.Errorf("%s: recorded %+v, %v", reason, w.nodes["n1"].OutOfService, actions)
 		}
 		said(w, "DOWN+DRAIN+NOT_RESPONDING", "bad DIMM")
-		if w.nodes["n1"].AnsweredEarly {
+		if w.nodes["n1"].Slurm.Awaited.Phase == kb.BootForgotten {
 			t.Errorf("%s: an answer to a boot that is over counts for the next one", reason)
 		}
 	}
@@ -260,8 +260,8 @@ func TestBootThatSlurmForgot(t *testing.T) {
 		t.Fatalf("held %v, %v", w.nodes["n1"].SlurmdHeld, actions)
 	}
 	said(w, "IDLE+NOT_RESPONDING", "")
-	if n := w.nodes["n1"]; n.SlurmdHeld || n.KnownBoot != n.Boot.BootID {
-		t.Errorf("held %v, known %q", n.SlurmdHeld, n.KnownBoot)
+	if n := w.nodes["n1"]; n.SlurmdHeld || n.Slurm.Registered != n.Boot.BootID {
+		t.Errorf("held %v, known %q", n.SlurmdHeld, n.Slurm.Registered)
 	}
 	w.slurmd("n1")
 	w.node("n1", "IDLE", "")
@@ -342,7 +342,7 @@ func TestAdministratorsRebootOfAProfileNode(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	w.settle() // its return was taken back
 	w.now = w.now.Add(time.Minute)
-	w.nodes["n1"].Armed = false // and the reboot came before it was armed again
+	w.nodes["n1"].Slurm.Requested, w.nodes["n1"].Slurm.Awaited = kb.SlurmBoot{}, kb.SlurmBoot{} // and the reboot came before it was armed again
 	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kernel update")
 	if actions := w.settle(); has(actions, ArmReturn) || has(actions, Disarm) || w.nodes["n1"].Reboot == nil {
 		t.Fatalf("%v", actions)
@@ -369,7 +369,7 @@ func TestAdministratorsRebootOfASilentNode(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 		w.settle()
 		w.now = w.now.Add(time.Minute)
-		w.nodes["n1"].Armed = false
+		w.nodes["n1"].Slurm.Requested, w.nodes["n1"].Slurm.Awaited = kb.SlurmBoot{}, kb.SlurmBoot{}
 		delete(w.slurm.Jobs, 7)
 		w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
 		w.settle()

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -40,6 +41,9 @@ func (d *decision) switching(a *kb.Allocation) {
 		return
 	}
 	if d.gone(a) {
+		if d.leavesNow(a) {
+			return
+		}
 		d.end(a, "the job left before its kernel was ready")
 		d.watchPossibleHold(a)
 		return
@@ -81,6 +85,16 @@ func (d *decision) switching(a *kb.Allocation) {
 	}
 	a.Missed = 0
 	a.Enter(kb.PhaseReady, d.in.Now, fmt.Sprintf("every node proved %s", a.Kernel.Release))
+}
+
+// leavesNow reports whether Slurm took the job off its nodes while it was asked: nodes come first, and one that runs the
+// kernel still shows as allocated, to no job. Only the next view tells whether its slurmd registered too little.
+func (d *decision) leavesNow(a *kb.Allocation) bool {
+	return d.startedAgain(a) && slices.ContainsFunc(a.Nodes, func(name string) bool {
+		n := d.nodes[name]
+		s, known := d.slurmNode(name)
+		return known && s.Allocated() && !d.inJob(name) && n != nil && n.Owner == a.ID && n.Steady() && n.Runs(a.Kernel.Ref())
+	})
 }
 
 // maxMissed is how often a job may be started again because Slurm did not wait
@@ -130,7 +144,7 @@ func (d *decision) ReadyNodes(a *kb.Allocation) int {
 
 func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 	n := d.nodes[name]
-	if n == nil || n.Owner != a.ID || !n.Steady() || n.Desired != a.Kernel.Ref() || n.Waiting {
+	if n == nil || n.Owner != a.ID || !n.Steady() || n.Desired != a.Kernel.Ref() || n.Slurm.Awaited.Awaits() {
 		return false
 	}
 	if d.in.Agents[name].Acknowledged < n.Generation {
@@ -219,6 +233,7 @@ func (d *decision) failed(a *kb.Allocation) {
 		a.Ended = d.in.Now
 		a.Note(d.in.Now, "", "off the nodes", "")
 	}
+	a.Requeued = a.Requeued || d.queuedAgain(a)
 	if a.Soon && !d.again(a) {
 		return
 	}
@@ -239,7 +254,7 @@ func (d *decision) again(a *kb.Allocation) bool {
 	if j, leaving := d.in.Slurm.Jobs[a.ID.Job]; leaving && !j.Holds() {
 		return false
 	}
-	for _, j := range d.in.Slurm.Queue {
+	for _, j := range d.in.Slurm.Queued(a.ID.Job) {
 		switch {
 		case j.ID != a.ID.Job || j.Restart <= a.ID.Restart:
 		case a.Hold && j.Priority != 0:
@@ -274,7 +289,7 @@ func (d *decision) returned(a *kb.Allocation) bool {
 		if n.KeptFor != "" {
 			return false
 		}
-		back := n.Steady() && n.Desired.IsStock() && !n.Waiting
+		back := n.Steady() && n.Desired.IsStock() && !n.Slurm.Awaited.Awaits()
 		if !back && n.Failure == nil {
 			return false
 		}

@@ -54,7 +54,7 @@ func (d *decision) requeued(a *kb.Allocation) (reference, text string) {
 	if a.Switching() || a.Hold && !a.Soon {
 		return "", ""
 	}
-	for _, j := range d.in.Slurm.Queue {
+	for _, j := range d.in.Slurm.Queued(a.ID.Job) {
 		// After a later run it is that run's to say.
 		if j.ID == a.ID.Job && j.Restart == a.ID.Restart+1 && j.State == "PENDING" {
 			if a.Hold {

@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,7 +11,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// decision is one run of Decide over private copies of the records.
+// decision is one run of Decide over private copies of the records that it decides on.
 type decision struct {
 	in     Input
 	nodes  map[string]*kb.Node
@@ -30,21 +29,25 @@ type decision struct {
 
 // Decide returns what must change and what is to be done.
 func Decide(in Input) Output {
+	scope := Everything(in)
+	if in.Scope != nil {
+		scope = *in.Scope
+	}
 	d := &decision{
 		in:     in,
-		nodes:  make(map[string]*kb.Node, len(in.Nodes)),
-		allocs: make(map[kb.JobID]*kb.Allocation, len(in.Allocations)),
+		nodes:  make(map[string]*kb.Node, len(scope.Nodes)),
+		allocs: make(map[kb.JobID]*kb.Allocation, len(scope.Jobs)),
 		runs:   make(map[uint64]*kb.Run, len(in.Runs)), nextRun: in.NextRun,
 		out: Output{Kept: map[string]bool{}, Held: map[kb.JobID]Hold{}},
 	}
 	for id, r := range in.Runs {
 		d.runs[id] = r.Clone()
 	}
-	for name, n := range in.Nodes {
-		d.nodes[name] = n.Clone()
+	for name := range scope.Nodes {
+		d.nodes[name] = in.Nodes[name].Clone()
 	}
-	for id, a := range in.Allocations {
-		d.allocs[id] = a.Clone()
+	for id := range scope.Jobs {
+		d.allocs[id] = in.Allocations[id].Clone()
 	}
 	d.order = slices.Sorted(maps.Keys(d.nodes))
 	ids := slices.SortedFunc(maps.Keys(d.allocs), kb.JobID.Compare)
@@ -72,6 +75,7 @@ func Decide(in Input) Output {
 	d.endings()
 	d.reservations()
 	d.collect(ids)
+	d.out.Awake = d.awake()
 	return d.out
 }
 
@@ -122,14 +126,10 @@ func (d *decision) note(n *kb.Node, event, detail string) {
 // collect returns the records that differ from what was recorded.
 func (d *decision) collect(ids []kb.JobID) {
 	for _, name := range d.order {
-		old, n := d.in.Nodes[name].Clone(), d.nodes[name]
-		if reflect.DeepEqual(n, old) {
-			continue
+		n := d.nodes[name]
+		if tell(n); !reflect.DeepEqual(n, d.in.Nodes[name].Clone()) {
+			d.out.Nodes = append(d.out.Nodes, n)
 		}
-		if n.Generation == old.Generation && agentView(n) != agentView(old) {
-			n.Generation++
-		}
-		d.out.Nodes = append(d.out.Nodes, n)
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.runs)) {
 		if old := d.in.Runs[id]; old == nil || !reflect.DeepEqual(d.runs[id], old.Clone()) {
@@ -141,16 +141,6 @@ func (d *decision) collect(ids []kb.JobID) {
 			d.out.Allocations = append(d.out.Allocations, d.allocs[id])
 		}
 	}
-}
-
-// agentView is what an agent receives of its node's record, without the generation.
-func agentView(n *kb.Node) string {
-	token, loadOnly := "", false
-	if n.Pending != nil {
-		token, loadOnly = n.Pending.Token, n.Pending.LoadOnly
-	}
-	reboot := n.Reboot != nil && n.Reboot.Due
-	return fmt.Sprint(token, loadOnly, n.Steady(), n.Running, n.Owner, n.Lost, n.Left, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.Waiting, n.KnownBoot, reboot)
 }
 
 // slurmNode returns a node as slurmctld has it.
@@ -173,6 +163,11 @@ func (d *decision) slurmJob(a *kb.Allocation) (kb.SlurmJob, bool) {
 func (d *decision) jobHas(id kb.JobID, node string) bool {
 	j, ok := d.in.Slurm.Jobs[id.Job]
 	return ok && j.Restart == id.Restart && j.Holds() && slices.Contains(j.Nodes, node)
+}
+
+// inJob reports whether any job holds a node in Slurm.
+func (d *decision) inJob(node string) bool {
+	return slices.ContainsFunc(d.in.Slurm.On(node), func(j kb.SlurmJob) bool { return j.Holds() })
 }
 
 // gone reports whether slurmctld, asked after the allocation was made, no

@@ -73,7 +73,6 @@ func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 	n.Left, n.LeftAt = kb.JobID{}, time.Time{}
 	n.Attempts = 0
 	n.SlurmdNotBefore = later(n.SlurmdNotBefore, d.registerFrom(owner.Created))
-	n.Generation++
 	delete(owner.Before, n.Name)
 	owner.Proven(&owner.Before, n.Name, n.Running)
 }
@@ -84,7 +83,6 @@ func (d *decision) desire(n *kb.Node, ref kb.Ref) {
 	}
 	n.Desired, n.RetryAt = ref, time.Time{}
 	n.Attempts = 0
-	n.Generation++
 }
 
 // release brings a node without an owner back to stock as soon as no job can
@@ -116,7 +114,7 @@ func (d *decision) release(n *kb.Node) {
 	switch {
 	case s.Armed() && silent(s) && !s.Unknown():
 		reason := s.Reason
-		if n.TakenBack != nil {
+		if n.Slurm.Service.Author == kb.AuthorWithdrawn {
 			reason = kb.ReasonReturn + " its job has left" // not again what an administrator has taken back
 		}
 		d.act(Action{Kind: DownNode, Node: n.Name, Text: reason})
@@ -149,12 +147,7 @@ func (d *decision) ended(n *kb.Node) time.Time {
 // awaited reports whether a job that asked for a profile has the node and has
 // yet to come to the broker.
 func (d *decision) awaited(node string) bool {
-	for _, j := range d.in.Slurm.Jobs {
-		if j.Holds() && j.Reboot && slices.Contains(j.Nodes, node) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.in.Slurm.On(node), func(j kb.SlurmJob) bool { return j.Holds() && j.Reboot })
 }
 
 // closed reports whether Slurm lets no other job onto a node when its own has left, by the armed return or by what others
@@ -195,7 +188,6 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 			return
 		}
 		n.Pending = nil
-		n.Generation++
 		d.note(n, "dropped", fmt.Sprintf("%s %s", p.Kernel.Ref(), why))
 	}
 	if n.Failure != nil || n.Runs(n.Desired) || !agent.Connected || n.Boot.BootID == "" || n.Off == n.Boot.BootID {
@@ -218,11 +210,10 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 		d.fail(n, kb.FailureKernel, kernel.Ref(), why)
 		return
 	}
-	n.Generation++
 	token := d.in.NewToken()
 	n.Issue(token, kernel)
 	n.Pending = &kb.Pending{Kernel: kernel, Token: token, PrevBootID: n.Boot.BootID,
-		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref,
+		Progress: kb.ProgressLoading, Generation: n.Generation + 1, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref,
 		LoadOnly: owner != nil && owner.Switching()}
 }
 
@@ -297,7 +288,7 @@ func (d *decision) kernelFor(n *kb.Node, owner *kb.Allocation) (kb.Kernel, bool)
 // register restarts slurmd when Slurm still waits for a boot that the
 // node has behind it, or, since it failed, never does.
 func (d *decision) register(n *kb.Node, agent Agent) {
-	if !n.Waiting || n.Pending != nil || !n.Runs(n.Desired) || !agent.Connected || !agent.Slurmd.Running {
+	if !n.Slurm.Awaited.Awaits() || n.Pending != nil || !n.Runs(n.Desired) || !agent.Connected || !agent.Slurmd.Running {
 		return
 	}
 	if agent.Slurmd.Start != n.SlurmdStart || d.coming(n) {

@@ -4,6 +4,8 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -13,8 +15,8 @@ import (
 // another node could have failed as well.
 func (d *decision) fault(n *kb.Node, token string, ref kb.Ref, cause string) {
 	only := true
-	for _, name := range d.order {
-		only = only && (name == n.Name || !d.nodes[name].Tried(ref))
+	for name, other := range d.in.Nodes {
+		only = only && (name == n.Name || !other.Tried(ref))
 	}
 	n.Faults = append(n.Faults, kb.Fault{Token: token, Ref: ref, Cause: cause, Only: only})
 }
@@ -23,8 +25,8 @@ func (d *decision) fault(n *kb.Node, token string, ref kb.Ref, cause string) {
 // it has failed on one, too.
 func (d *decision) worksElsewhere(n *kb.Node, ref kb.Ref) string {
 	var list []string
-	for _, name := range d.order {
-		other := d.nodes[name]
+	for _, name := range slices.Sorted(maps.Keys(d.in.Nodes)) {
+		other := d.in.Nodes[name]
 		if name == n.Name {
 			continue
 		}

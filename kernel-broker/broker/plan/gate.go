@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"fmt"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -33,22 +32,8 @@ func (d *decision) gate(n *kb.Node, agent Agent) {
 	if !known {
 		return
 	}
-	if !s.Drained() || s.State == "DOWN" && !s.RebootIssued() || s.PlainReason() != kb.ReasonProlog {
-		n.GateDrain = ""
+	if n.Slurm.Service.Author != kb.AuthorGate {
 		return
-	}
-	switch {
-	case n.GateDrain == s.By:
-	case n.GateDrain != "" && s.RebootIssued():
-		n.GateDrain = s.By // since then Slurm counts the reason from the boot that it has begun
-	default:
-		n.GateDrain = ""
-		r, ok := explains(agent, s.ReasonAt())
-		if !ok {
-			return
-		}
-		n.GateDrain = s.By
-		d.note(n, kb.EventGateDrain, fmt.Sprintf("job %d: %s", r.Job, r.Cause))
 	}
 	stock := n.Steady() && n.Running.Ref.IsStock() && d.owner(n) == nil
 	if !stock || !agent.Connected || s.Unknown() || !s.Free() || s.Waiting() || s.Armed() && !s.BootForgotten() || d.in.GateLeft[n.Name] == s.By {
@@ -58,16 +43,16 @@ func (d *decision) gate(n *kb.Node, agent Agent) {
 }
 
 // explains finds the refusal that a drain follows.
-func explains(agent Agent, drained time.Time) (kb.GateRefusal, bool) {
+func explains(agent Agent, drained time.Time) *kb.GateRefusal {
 	if drained.IsZero() || bursts(agent.Refusals, drained) > gateTimes {
-		return kb.GateRefusal{}, false
+		return nil
 	}
 	for _, r := range agent.Refusals {
 		if after := drained.Sub(r.At); after >= -gateEarly && after <= gateLate {
-			return r, true
+			return &r
 		}
 	}
-	return kb.GateRefusal{}, false
+	return nil
 }
 
 // bursts counts how often, up to the drain, the gate refused of late.

@@ -113,28 +113,28 @@ func TestGatesDrainOutlastsTheBoot(t *testing.T) {
 	w.refused("n1", refusal(7, w.now))
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
 	by := w.slurm.Nodes["n1"].By
-	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].GateDrain != by {
-		t.Fatalf("on another kernel than stock: actions %v, record %q", out.Actions, w.nodes["n1"].GateDrain)
+	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].Slurm.Service.Author != kb.AuthorGate {
+		t.Fatalf("on another kernel than stock: actions %v, record %+v", out.Actions, w.nodes["n1"].Slurm.Service)
 	}
 	w.boot("n1", kernels[0], "")
 	w.refused("n1")
 	w.drainedAt("n1", "UNKNOWN+DRAIN", w.now) // slurmctld restarted
 	w.settle()
-	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].GateDrain != by || w.nodes["n1"].OutOfService != nil {
-		t.Fatalf("before slurmd answers: actions %v, record %q, said %+v", out.Actions, w.nodes["n1"].GateDrain, w.nodes["n1"].OutOfService)
+	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].Slurm.Service.Author != kb.AuthorGate || w.nodes["n1"].OutOfService != nil {
+		t.Fatalf("before slurmd answers: actions %v, record %+v, said %+v", out.Actions, w.nodes["n1"].Slurm.Service, w.nodes["n1"].OutOfService)
 	}
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
 	w.settle()
 	out := w.decide()
-	if undone(out) != 1 || w.nodes["n1"].GateDrain != by {
-		t.Fatalf("back on stock: actions %v, record %q", out.Actions, w.nodes["n1"].GateDrain)
+	if undone(out) != 1 || w.nodes["n1"].Slurm.Service.Author != kb.AuthorGate {
+		t.Fatalf("back on stock: actions %v, record %+v", out.Actions, w.nodes["n1"].Slurm.Service)
 	}
 	i := slices.IndexFunc(out.Actions, func(a Action) bool { return a.Kind == UndoGate })
 	if a := out.Actions[i]; a.Node != "n1" || a.By != by {
 		t.Errorf("action %+v", a)
 	}
 	w.drainedAt("n1", "IDLE+DRAIN", w.now.Add(time.Second))
-	if undone(w.decide()) != 0 || w.nodes["n1"].GateDrain != "" {
+	if undone(w.decide()) != 0 || w.nodes["n1"].Slurm.Service.Author == kb.AuthorGate {
 		t.Errorf("another drain of the same reason is taken for it")
 	}
 	w.node("n1", "IDLE", "")
@@ -181,8 +181,8 @@ func TestGatesDrainIsExplainedLate(t *testing.T) {
 	}
 	w.refused("n1", refusal(8, at))
 	w.decide()
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.GateDrain == "" {
-		t.Errorf("said %+v, the gate's drain %q", n.OutOfService, n.GateDrain)
+	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Service.Author != kb.AuthorGate {
+		t.Errorf("said %+v, it is %+v", n.OutOfService, n.Slurm.Service)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestGatesDrainIsKnownAfterTheAgentIsGone(t *testing.T) {
 	w.agents["n1"] = Agent{Since: w.now, Refusals: []kb.GateRefusal{refusal(7, w.now)}}
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
 	w.settle()
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.GateDrain == "" {
-		t.Errorf("out of service %+v, gate's drain %q", n.OutOfService, n.GateDrain)
+	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Service.Author != kb.AuthorGate {
+		t.Errorf("out of service %+v, it is %+v", n.OutOfService, n.Slurm.Service)
 	}
 }

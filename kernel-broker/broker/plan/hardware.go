@@ -79,7 +79,6 @@ func (d *decision) ends(n *kb.Node, p *kb.Pending, agent Agent) {
 		return
 	}
 	p.Progress, p.Since = kb.ProgressReset, d.in.Now
-	n.Generation++
 	d.reset(n, agent)
 }
 

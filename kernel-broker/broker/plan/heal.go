@@ -45,11 +45,11 @@ func (d *decision) heal(n *kb.Node, agent Agent) {
 	if !agent.Connected || !agent.Slurmd.Running || d.in.Slurm.At.Sub(agent.Slurmd.At) <= healDelay {
 		return
 	}
-	if n.Armed && s.Free() && s.RebootAsked() && !s.RebootIssued() && !s.Waiting() && d.in.Slurm.At.Sub(agent.Slurmd.At) > issueTime {
+	if n.Slurm.Armed() && s.Free() && s.RebootAsked() && !s.RebootIssued() && !s.Waiting() && d.in.Slurm.At.Sub(agent.Slurmd.At) > issueTime {
 		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
 		return
 	}
-	if keptByMistake(s) || n.KernelDrain != "" && s.Drained() && s.Free() && !s.Invalid() || s.State == "DOWN" && !s.Waiting() && !s.Armed() && ownBoot(n, s) {
+	if keptByMistake(s) || n.Slurm.Service.Author == kb.AuthorKernel && s.Drained() && s.Free() && !s.Invalid() || s.State == "DOWN" && !s.Waiting() && !s.Armed() && ownBoot(n, s) {
 		d.act(Action{Kind: ResumeNode, Node: n.Name, Text: s.Reason})
 	}
 }

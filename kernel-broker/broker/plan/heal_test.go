@@ -8,6 +8,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/observe"
 )
 
 // A node that Slurm took down over a boot of the broker's own serves again when
@@ -77,7 +78,7 @@ func TestHealsANodeWhoseBootIsNeverIssued(t *testing.T) {
 	off(t, w, "IDLE+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
 	home(w)
 	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
-	w.pass(armTime + time.Second)
+	w.pass(observe.AskedFor + time.Second)
 	w.slurmd("n1")
 	if actions := w.pass(time.Second); has(actions, Disarm) || has(actions, ResumeNode) {
 		t.Fatalf("slurmctld has no time to issue the boot: %v", actions)

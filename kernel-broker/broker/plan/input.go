@@ -37,6 +37,8 @@ type Config struct {
 	RunDeliverLimit time.Duration `yaml:"-"`
 	// RunRequestLimit is how long a profiling run waits for a job.
 	RunRequestLimit time.Duration `yaml:"-"`
+	// RunsOfUser is how many runs of one user's jobs are under way at a time; 0: any number.
+	RunsOfUser int `yaml:"-"`
 	// RebootTimeout bounds a reboot by the node's own boot loader.
 	RebootTimeout time.Duration `yaml:"reboot_timeout"`
 	// CanReset says that nodes can be reset from outside.
@@ -59,6 +61,7 @@ func Defaults() Config {
 
 		RunDeliverLimit: 10 * time.Minute,
 		RunRequestLimit: 30 * 24 * time.Hour,
+		RunsOfUser:      100,
 	}
 }
 
@@ -129,8 +132,10 @@ type Input struct {
 	SlurmSince  time.Time
 	Nodes       map[string]*kb.Node
 	Allocations map[kb.JobID]*kb.Allocation
-	Agents      map[string]Agent
-	Catalog     Catalog
+	// Scope is what is decided on, closed (Scope.Close); nil for everything.
+	Scope   *Scope
+	Agents  map[string]Agent
+	Catalog Catalog
 	// Runs that are not over, and the number of the next one.
 	Runs    map[uint64]*kb.Run
 	NextRun uint64
@@ -166,6 +171,8 @@ type Output struct {
 	Allocations []*kb.Allocation
 	Runs        []*kb.Run
 	Actions     []Action
+	// Awake is what has to be in the next scope although nothing is heard of it.
+	Awake Scope
 	// Tries are the boots that came to an end.
 	Tries []kb.Try
 	// UsedRules were for one return, which has begun.

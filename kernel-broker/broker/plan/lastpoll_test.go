@@ -41,8 +41,8 @@ func TestDrainAfterTheLastPollIsHeard(t *testing.T) {
 				}
 			}
 			said(w, "IDLE+DRAIN+NOT_RESPONDING", "bad DIMM")
-			if n := w.nodes["n1"]; n.SlurmdHeld || n.KnownBoot != n.Boot.BootID {
-				t.Errorf("restored: held %t, known boot %q", n.SlurmdHeld, n.KnownBoot)
+			if n := w.nodes["n1"]; n.SlurmdHeld || n.Slurm.Registered != n.Boot.BootID {
+				t.Errorf("restored: held %t, known boot %q", n.SlurmdHeld, n.Slurm.Registered)
 			}
 		})
 	}
@@ -125,8 +125,8 @@ func TestRebootSoonAfterAReturn(t *testing.T) {
 	w.pass(time.Second)
 	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
 	w.pass(time.Second)
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.Armed {
-		t.Errorf("armed by us: %t, taken for a drain: %+v", n.Armed, n.OutOfService)
+	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Armed() {
+		t.Errorf("armed by us: %t, taken for a drain: %+v", n.Slurm.Armed(), n.OutOfService)
 	}
 }
 
@@ -139,8 +139,8 @@ func TestRebootAtTheEndOfAReturn(t *testing.T) {
 	w.slurmd("n1")
 	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
 	w.pass(time.Second)
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.Armed || n.Reboot == nil {
-		t.Errorf("armed by us: %t, taken for a drain: %+v, reboot %+v", n.Armed, n.OutOfService, n.Reboot)
+	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Armed() || n.Reboot == nil {
+		t.Errorf("armed by us: %t, taken for a drain: %+v, reboot %+v", n.Slurm.Armed(), n.OutOfService, n.Reboot)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestDrainOfANodeWhoseJobTheBrokerRequeues(t *testing.T) {
 		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 		wasDowned := func() bool {
 			d := &decision{in: w.input(), nodes: w.nodes, allocs: w.allocs}
-			return d.wasDowned(n, w.slurm.Nodes["n1"])
+			return d.thrownOff(n)
 		}
 		if wasDowned() {
 			t.Errorf("%s: set down, and no job was thrown off", name)

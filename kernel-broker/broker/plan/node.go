@@ -7,6 +7,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/observe"
 )
 
 // node takes in what the agent and slurmctld say of one node. Reports come first: the last ones of a boot may be here
@@ -16,11 +17,12 @@ func (d *decision) node(n *kb.Node, agent Agent) {
 	d.attest(n, agent)
 	d.power(n, agent)
 	d.overdue(n, agent)
-	d.waiting(n)
+	was := n.Slurm
+	d.observe(n, agent)
 	d.gate(n, agent)
 	d.administrator(n, agent)
 	d.faults(n)
-	d.recover(n)
+	d.recover(n, was)
 }
 
 // eventFetching of a timeline: the agent has the desired state and loads.
@@ -181,26 +183,48 @@ func (d *decision) bootTimeout(n *kb.Node, ref kb.Ref) time.Duration {
 	return d.in.Config.StockTimeout
 }
 
-// waiting notices when Slurm begins or ends to wait for a boot of the node. A
-// registration within the second of the request would be ignored. A slurmctld
-// that was restarted has forgotten, and waits for any registration.
-func (d *decision) waiting(n *kb.Node) {
+// observe takes in what slurmctld shows of the node. A registration within the second of the request for a boot would be
+// ignored. A slurmctld that was restarted has forgotten, and waits for any registration.
+func (d *decision) observe(n *kb.Node, agent Agent) {
 	s, ok := d.slurmNode(n.Name)
-	if !ok || s.Waiting() == n.Waiting {
+	if !ok {
 		return
 	}
-	n.Waiting = s.Waiting()
-	if n.Waiting {
+	was := n.Slurm
+	var refusal *kb.GateRefusal
+	n.Slurm = observe.Node(was, s, observe.Facts{
+		At: d.in.Slurm.At, Restore: n.OutOfService,
+		JobBack: d.jobHas(n.Timeline, n.Name), LastJobBack: d.jobHas(n.Left, n.Name),
+		Returned:  n.Reboot == nil && !n.Left.IsZero() && n.Runs(stockRef),
+		ThrownOff: d.thrownOff(n),
+		OnProfile: n.Running.Ref.Profile != "" && !n.Running.Ref.IsStock(),
+		Refused: func(drained time.Time) bool {
+			refusal = explains(agent, drained)
+			return refusal != nil
+		},
+	})
+	if refusal != nil {
+		d.note(n, kb.EventGateDrain, fmt.Sprintf("job %d: %s", refusal.Job, refusal.Cause))
+	}
+	switch waits := n.Slurm.Awaited.Awaits(); {
+	case waits == was.Awaited.Awaits():
+	case waits:
 		n.SlurmdNotBefore = d.registerFrom(d.in.Now)
-		return
+	case !s.Unknown():
+		if n.Steady() {
+			n.Slurm.Registered = n.Boot.BootID
+		}
+		d.noteOnce(n, "registered", "slurmd "+s.State)
 	}
-	if s.Unknown() {
-		return
+}
+
+// thrownOff reports whether somebody took the node from its job, to have that requeued or for good.
+func (d *decision) thrownOff(n *kb.Node) bool {
+	a := d.allocs[n.Timeline]
+	if a == nil || a.Suspended || a.Phase == kb.PhaseFailed {
+		return false // it is the broker that has the job requeued
 	}
-	if n.Steady() {
-		n.KnownBoot = n.Boot.BootID
-	}
-	d.noteOnce(n, "registered", "slurmd "+s.State)
+	return d.in.Slurm.NodeFailed[a.ID.Job] || d.startedAgain(a)
 }
 
 // faults asks for failed boots to be counted until they are.
@@ -218,7 +242,7 @@ func (d *decision) faults(n *kb.Node) {
 
 // recover ends a failure: the kernel's when the job is off the node, the
 // node's when an administrator has resumed it.
-func (d *decision) recover(n *kb.Node) {
+func (d *decision) recover(n *kb.Node, was kb.SlurmSide) {
 	if n.Failure == nil {
 		return
 	}
@@ -226,7 +250,6 @@ func (d *decision) recover(n *kb.Node) {
 	if n.Failure.Kind == kb.FailureKernel {
 		if d.owner(n) == nil {
 			n.Failure, n.Attempts = nil, 0
-			n.Generation++
 		}
 		return
 	}
@@ -238,25 +261,33 @@ func (d *decision) recover(n *kb.Node) {
 	out := s.Drained() || s.Down() && !s.Unknown()
 	switch {
 	case out && hasDrainReason(s):
-		n.Drained, n.DrainPasses = true, s.RebootAsked() && !s.BootsForJob()
+		n.Drained = true
 	case n.Drained && out && (s.Drained() || s.Foreign()):
 		// An administrator has taken the node out of service for another reason. If Slurm has, the drain has ended.
-	case n.Drained && n.DrainPasses && !s.NotResponding():
+	case n.Drained && bootsOtherwise(was) && !s.NotResponding():
 		// The registration after an armed boot ended the drain. A resume would have
 		// left the node not responding for a moment.
-		n.Drained, n.DrainPasses = false, false
+		n.Drained = false
 	case n.Drained:
-		n.Failure, n.Drained, n.DrainPasses, n.Attempts = nil, false, false, 0
+		n.Failure, n.Drained, n.Attempts = nil, false, 0
 		if !n.Runs(stockRef) {
 			// The boot to stock that was asked for is one that Slurm waits
 			// for no more: it has to be armed again.
 			n.Desired = kb.Ref{}
 		}
-		n.Generation++
 	case s.Armed() && !s.RebootIssued():
 		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
 	default:
 		d.act(Action{Kind: DrainNode, Node: n.Name,
 			Text: fmt.Sprintf("%s %s: %s%s", kb.ReasonDrain, n.Failure.Ref, n.Failure.Cause, priorReason(n))})
 	}
+}
+
+// bootsOtherwise reports whether Slurm boots the node for another reason than a job: the registration after that ends every
+// drain.
+func bootsOtherwise(s kb.SlurmSide) bool {
+	other := func(b kb.SlurmBoot) bool {
+		return (b.Phase == kb.BootRequested || b.Phase == kb.BootIssued || b.Phase == kb.BootForgotten) && b.Owner != kb.OwnerJob
+	}
+	return other(s.Requested) || other(s.Awaited)
 }

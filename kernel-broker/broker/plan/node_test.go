@@ -273,17 +273,17 @@ func TestWaiting(t *testing.T) {
 	w.node("n1", "ALLOCATED+POWERING_UP", "")
 	w.settle()
 	n := w.nodes["n1"]
-	if !n.Waiting || n.SlurmdStart != start || !n.SlurmdNotBefore.Equal(w.now.Truncate(time.Second).Add(w.config.RegisterDelay)) {
-		t.Errorf("waiting %v, start %d, not before %v", n.Waiting, n.SlurmdStart, n.SlurmdNotBefore)
+	if !n.Slurm.Awaited.Awaits() || n.SlurmdStart != start || !n.SlurmdNotBefore.Equal(w.now.Truncate(time.Second).Add(w.config.RegisterDelay)) {
+		t.Errorf("waiting %v, start %d, not before %v", n.Slurm.Awaited, n.SlurmdStart, n.SlurmdNotBefore)
 	}
 	delete(w.slurm.Nodes, "n1") // not seen is not known
 	w.pass(time.Second)
-	if n := w.nodes["n1"]; !n.Waiting || n.SlurmdStart != start {
-		t.Errorf("waiting %v, start %d", n.Waiting, n.SlurmdStart)
+	if n := w.nodes["n1"]; !n.Slurm.Awaited.Awaits() || n.SlurmdStart != start {
+		t.Errorf("waiting %v, start %d", n.Slurm.Awaited, n.SlurmdStart)
 	}
 	w.node("n1", "ALLOCATED", "")
 	w.settle()
-	if w.nodes["n1"].Waiting {
+	if w.nodes["n1"].Slurm.Awaited.Awaits() {
 		t.Error("still waiting")
 	}
 }

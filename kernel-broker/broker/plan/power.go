@@ -22,7 +22,6 @@ func (d *decision) power(n *kb.Node, agent Agent) {
 		if d.owner(n) == nil && n.Pending != nil && !agent.Connected {
 			d.note(n, "dropped", "the node is powered down")
 			n.Pending = nil
-			n.Generation++
 		}
 	case n.Off == "":
 	case agent.Connected && (n.Boot.BootID != n.Off || d.neverOff(n, s)), known && !s.Waiting() && !s.Down():
@@ -37,7 +36,7 @@ func (d *decision) power(n *kb.Node, agent Agent) {
 // neverOff reports whether a node that Slurm powers up kept its power: the stream
 // of one that lost it ends within that time.
 func (d *decision) neverOff(n *kb.Node, s kb.SlurmNode) bool {
-	return n.Waiting && s.Waiting() && d.in.Now.Sub(n.SlurmdNotBefore) > d.in.Config.AgentLimit
+	return n.Slurm.Awaited.Awaits() && s.Waiting() && d.age(n.SlurmdNotBefore) > d.in.Config.AgentLimit
 }
 
 // off reports whether an allocation waits for a node to be powered up.

@@ -59,6 +59,5 @@ func (d *decision) reboot(n *kb.Node) {
 	d.desire(n, stockRef)
 	if n.Pending != nil {
 		n.Pending = nil
-		n.Generation++
 	}
 }

@@ -50,7 +50,7 @@ func (d *decision) missingRegistration(a *kb.Allocation, n *kb.Node) string {
 	}
 	since := d.age(later(agent.Since, d.in.SlurmSince)) // no slurmd registers with a slurmctld that is away
 	// Slurm that gives up boots the node again, which is armed, or does not wait any more (26.05).
-	waits := n.Waiting && s.Waiting() || s.State == "DOWN" && (s.Reason == reasonResume || strings.HasSuffix(s.Reason, reasonReboot))
+	waits := n.Slurm.Awaited.Awaits() && s.Waiting() || s.State == "DOWN" && (s.Reason == reasonResume || strings.HasSuffix(s.Reason, reasonReboot))
 	given := d.backInQueue(a) || !d.gone(a) && d.age(begun(a)) > d.in.Config.SwitchLimit && !d.off(a)
 	if !given || !waits || since <= d.in.Config.AgentLimit {
 		return ""
@@ -60,19 +60,20 @@ func (d *decision) missingRegistration(a *kb.Allocation, n *kb.Node) string {
 
 // backInQueue reports whether Slurm has requeued a job by itself, also while the job is still leaving its nodes.
 func (d *decision) backInQueue(a *kb.Allocation) bool {
-	again := func(j kb.SlurmJob) bool { return j.ID == a.ID.Job && j.Restart > a.ID.Restart }
-	return d.gone(a) && (again(d.in.Slurm.Jobs[a.ID.Job]) || slices.ContainsFunc(d.in.Slurm.Queue, again))
+	return d.gone(a) && d.startedAgain(a)
 }
 
-// misfit keeps track of a drain by which Slurm answers a registration on a profile's kernel. It is about that kernel, and
-// nobody's word: it ends when the node is back on stock.
-func (d *decision) misfit(n *kb.Node, s kb.SlurmNode) {
-	switch {
-	case s.Misfit() && n.Running.Ref.Profile != "" && !n.Running.Ref.IsStock():
-		n.KernelDrain = s.By
-	case n.KernelDrain != "" && s.RebootIssued():
-		n.KernelDrain = s.By // since then Slurm counts the reason from the boot that it has begun
-	case n.KernelDrain != s.By:
-		n.KernelDrain = ""
-	}
+// startedAgain reports whether Slurm has counted another start of the job. It does so at once, and shows such a job as
+// completing until its nodes are done with it.
+func (d *decision) startedAgain(a *kb.Allocation) bool {
+	return laterRun(a)(d.in.Slurm.Jobs[a.ID.Job]) || d.queuedAgain(a)
+}
+
+// queuedAgain reports whether the job waits for another start.
+func (d *decision) queuedAgain(a *kb.Allocation) bool {
+	return slices.ContainsFunc(d.in.Slurm.Queued(a.ID.Job), laterRun(a))
+}
+
+func laterRun(a *kb.Allocation) func(kb.SlurmJob) bool {
+	return func(j kb.SlurmJob) bool { return j.ID == a.ID.Job && j.Restart > a.ID.Restart }
 }

@@ -85,6 +85,46 @@ func TestSlurmdDoesNotRegisterOnAKernel(t *testing.T) {
 	}
 }
 
+// Slurm requeues the job between the two questions of a view: the nodes are as they were before. Why it left, the next view
+// tells.
+func TestJobThatLeavesDuringAPoll(t *testing.T) {
+	leaving := kb.SlurmJob{ID: 7, Restart: 1, Reference: "7", State: "COMPLETING", Nodes: []string{"n1"}, User: "alice"}
+	for name, c := range map[string]struct {
+		node string
+		job  kb.SlurmJob
+		want kb.Phase
+	}{
+		"in the queue":              {"ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", kb.SlurmJob{}, kb.PhaseSwitching},
+		"leaves its node":           {"ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", leaving, kb.PhaseSwitching},
+		"the node shows it, too":    {"ALLOCATED+COMPLETING+DRAIN", leaving, kb.PhaseReturning},
+		"the node is another job's": {"ALLOCATED", kb.SlurmJob{ID: 8, State: "CONFIGURING", Nodes: []string{"n1"}}, kb.PhaseReturning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := unheardOf(t)
+			w.node("n1", c.node, "kprof: mitgcm@3 for job 7")
+			w.requeued(7)
+			if c.job.ID != 0 {
+				w.slurm.Jobs[c.job.ID] = c.job
+			}
+			if c.job.ID == 7 {
+				w.slurm.Queue = nil
+			}
+			w.pass(time.Second)
+			if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != c.want {
+				t.Fatalf("phase %s, reason %q", a.Phase, a.Reason)
+			}
+			if c.want != kb.PhaseSwitching {
+				return
+			}
+			w.node("n1", "DOWN+DRAIN+INVALID_REG+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+			w.pass(time.Second)
+			if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseFailed || !a.Hold {
+				t.Errorf("phase %s, hold %v, reason %q", a.Phase, a.Hold, a.Reason)
+			}
+		})
+	}
+}
+
 // What may be another's fault: a kernel that came up when Slurm had given up, a job that its user cancelled, and a node
 // on which alone it happens.
 func TestKernelIsNotBlamedForARegistration(t *testing.T) {

@@ -30,7 +30,6 @@ func (d *decision) returnFailed(n *kb.Node, p *kb.Pending, cause string) {
 	}
 	if endsFirst(p) {
 		p.Progress, p.Since = kb.ProgressReset, d.in.Now
-		n.Generation++
 		return
 	}
 	n.Attempts++
@@ -45,7 +44,6 @@ func (d *decision) returnFailed(n *kb.Node, p *kb.Pending, cause string) {
 		pause = firstRetry
 	}
 	n.Pending, n.RetryAt = nil, d.in.Now.Add(pause)
-	n.Generation++
 }
 
 // lastResort brings a node back that kexec does not bring back: by a reboot through its boot loader while its agent is
@@ -66,12 +64,11 @@ func (d *decision) lastResort(n *kb.Node, stock kb.Kernel, failed kb.Way, cause 
 
 // bootBy begins a boot to stock by other means than kexec. The firmware's default kernel is stock.
 func (d *decision) bootBy(n *kb.Node, stock kb.Kernel, way kb.Way, cause string) {
-	n.Generation++
 	n.RetryAt = time.Time{}
 	token := d.in.NewToken()
 	n.Issue(token, stock)
 	n.Pending = &kb.Pending{Kernel: stock, Token: token, PrevBootID: n.Boot.BootID, Way: way, From: n.Running.Ref,
-		Progress: kb.ProgressReset, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, Loaded: d.in.Now}
+		Progress: kb.ProgressReset, Generation: n.Generation + 1, Since: d.in.Now, Begun: d.in.Now, Loaded: d.in.Now}
 	if way == kb.WayReboot {
 		n.Pending.Progress, n.Pending.Executed = kb.ProgressBooting, d.in.Now
 	}

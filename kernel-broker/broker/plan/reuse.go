@@ -95,7 +95,10 @@ func (d *decision) waits(reference string) (user string, ok bool) {
 // exposed reports whether a plain job could get the node as it is, on another
 // kernel than stock: it is not armed, and only its reservation keeps it.
 func (d *decision) exposed(name string) bool {
-	n := d.nodes[name]
+	n := d.in.Nodes[name]
+	if own := d.nodes[name]; own != nil {
+		n = own
+	}
 	s, known := d.slurmNode(name)
 	return n != nil && known && !s.Armed() && !n.Runs(stockRef)
 }

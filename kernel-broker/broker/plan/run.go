@@ -57,6 +57,7 @@ func (d *decision) runRecords(ids []kb.JobID) {
 // a job, or one of its own.
 func (d *decision) claim(a *kb.Allocation) {
 	var waiting *kb.Run
+	refused := ""
 	for _, id := range slices.Sorted(maps.Keys(d.runs)) {
 		r := d.runs[id]
 		if r.Job == a.ID {
@@ -71,6 +72,7 @@ func (d *decision) claim(a *kb.Allocation) {
 		if len(a.Collectors) == 0 {
 			return
 		}
+		refused = TooManyRuns(d.runs, a.User, a.UID, d.in.Config.RunsOfUser)
 		waiting = &kb.Run{ID: d.nextRun, State: kb.RunRequested, Since: d.in.Now, RequestedBy: a.User, Requested: d.in.Now}
 		d.runs[waiting.ID] = waiting
 		d.nextRun++
@@ -82,9 +84,28 @@ func (d *decision) claim(a *kb.Allocation) {
 	}
 	waiting.Job, waiting.Reference, waiting.User, waiting.UID, waiting.Kernel = a.ID, a.Reference, a.User, a.UID, a.Kernel.Ref()
 	waiting.Cgroup = a.Cgroup
-	waiting.Claim(d.in.Now, a.Nodes)
 	a.Run = waiting.ID
+	if refused != "" {
+		waiting.Enter(kb.RunFailed, d.in.Now, refused)
+		a.Note(d.in.Now, "", "profiling", fmt.Sprintf("run %d: %s", waiting.ID, refused))
+		return
+	}
+	waiting.Claim(d.in.Now, a.Nodes)
 	a.Note(d.in.Now, "", "profiling", fmt.Sprintf("run %d: %s", waiting.ID, strings.Join(waiting.Collectors, ",")))
+}
+
+// TooManyRuns says why another job of a user is not profiled; empty if it is.
+func TooManyRuns(runs map[uint64]*kb.Run, user string, uid uint32, limit int) string {
+	under := 0
+	for _, r := range runs {
+		if !r.Over() && !r.Job.IsZero() && r.UID == uid {
+			under++
+		}
+	}
+	if limit == 0 || under < limit {
+		return ""
+	}
+	return fmt.Sprintf("not profiled: %d profiling runs of user %s are under way, the limit (runs.of_user of broker.yaml); submit the job again when they are over", under, user)
 }
 
 func (d *decision) run(r *kb.Run) {

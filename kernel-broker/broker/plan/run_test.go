@@ -240,6 +240,39 @@ func TestRunOfAnAllocation(t *testing.T) {
 	}
 }
 
+// A user who has as many runs under way as one user may gets another that says so; the job has its kernel all the same.
+func TestRunBeyondTheUsersLimit(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		other   kb.Run
+		refused bool
+	}{
+		{"another job of the user", kb.Run{State: kb.RunRunning, Job: kb.JobID{Job: 5}, UID: 1000}, true},
+		{"one that is over", kb.Run{State: kb.RunComplete, Job: kb.JobID{Job: 5}, UID: 1000}, false},
+		{"another user's", kb.Run{State: kb.RunRunning, Job: kb.JobID{Job: 5}, UID: 1001}, false},
+		{"a request", kb.Run{State: kb.RunRequested, Application: "x", UID: 1000}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := steadyOnStock(t, "n1")
+			w.config.RunsOfUser = 1
+			c.other.ID, c.other.Requested = 1, w.now
+			w.runs[1] = &c.other
+			w.job(7, "CONFIGURING", true, "n1")
+			w.node("n1", "ALLOCATED+POWERING_UP", "")
+			a := w.ensure(7, mit, "n1")
+			a.Collectors, a.UID = []string{"io"}, 1000
+			w.settle()
+			r := w.runs[2]
+			if r == nil || w.allocs[a.ID].Run != 2 || w.allocs[a.ID].Phase == kb.PhaseFailed {
+				t.Fatalf("%+v, %+v", r, w.allocs[a.ID])
+			}
+			if refused := r.State == kb.RunFailed && len(r.Nodes) == 0 && strings.Contains(r.Reason, "runs.of_user"); refused != c.refused {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
 func TestRequestedRun(t *testing.T) {
 	for _, c := range []struct {
 		name                 string

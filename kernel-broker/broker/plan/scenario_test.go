@@ -263,7 +263,7 @@ func describe(n *kb.Node) string {
 	if n.Failure != nil {
 		text += fmt.Sprintf(", %s's fault: %s", n.Failure.Kind, n.Failure.Cause)
 	}
-	if n.Waiting {
+	if n.Slurm.Awaited.Awaits() {
 		text += ", slurm waits"
 	}
 	if n.SlurmdStart > 0 {

@@ -122,7 +122,7 @@ func TestSlurmctldForgetsTheIssuedBoot(t *testing.T) {
 		w := running(t)
 		off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
 		homeAndSeen(w)
-		if n := w.nodes["n1"]; !n.ArmedIssued {
+		if n := w.nodes["n1"]; n.Slurm.Awaited.Owner != kb.OwnerBroker {
 			t.Fatalf("not issued: %+v", n)
 		}
 		if forgot {
@@ -130,8 +130,8 @@ func TestSlurmctldForgetsTheIssuedBoot(t *testing.T) {
 		}
 		w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "Reboot ASAP")
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; n.Armed != forgot {
-			t.Errorf("job is back %v: armed %v", forgot, n.Armed)
+		if n := w.nodes["n1"]; n.Slurm.Armed() != forgot {
+			t.Errorf("job is back %v: armed %v", forgot, n.Slurm.Armed())
 		}
 	}
 }
@@ -157,7 +157,7 @@ func TestDrainOfABootThatIsOver(t *testing.T) {
 			w.slurmd("n1")
 			w.node("n1", "IDLE", "")
 			w.pass(time.Second)
-			if n := w.nodes["n1"]; n.Armed {
+			if n := w.nodes["n1"]; n.Slurm.Armed() {
 				t.Fatal("still armed after the return")
 			}
 			if c.job {
@@ -199,13 +199,13 @@ func TestAnotherBootIsIssued(t *testing.T) {
 		w := running(t)
 		off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", c.first)
 		homeAndSeen(w)
-		if n := w.nodes["n1"]; !n.ArmedIssued {
+		if n := w.nodes["n1"]; n.Slurm.Awaited.Owner != kb.OwnerBroker {
 			t.Fatalf("%s: not issued: %+v", name, n)
 		}
 		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", c.then)
 		actions := w.pass(time.Second)
-		if n := w.nodes["n1"]; n.Armed == c.rebooted || (n.Reboot != nil) != c.rebooted || has(actions, RestoreState) == c.rebooted {
-			t.Errorf("%s: armed %v, reboot %+v, %v", name, n.Armed, n.Reboot, actions)
+		if n := w.nodes["n1"]; n.Slurm.Armed() == c.rebooted || (n.Reboot != nil) != c.rebooted || has(actions, RestoreState) == c.rebooted {
+			t.Errorf("%s: armed %v, reboot %+v, %v", name, n.Slurm.Armed(), n.Reboot, actions)
 		}
 	}
 }

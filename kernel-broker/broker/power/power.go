@@ -32,6 +32,14 @@ func New(argv []string) (*Command, error) {
 	return &Command{argv: slices.Clone(argv)}, nil
 }
 
+// Check looks for the program. A node that needs a reset is a bad time to find out that there is none.
+func (c *Command) Check() error {
+	if _, err := exec.LookPath(c.argv[0]); err != nil {
+		return fmt.Errorf("reset command: %w", err)
+	}
+	return nil
+}
+
 // Reset runs the command for one node.
 func (c *Command) Reset(ctx context.Context, node string) error {
 	if err := kb.ValidateNodeName(node); err != nil {

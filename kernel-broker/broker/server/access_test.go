@@ -55,7 +55,7 @@ func (nodes) Connect(stream api.NodeService_ConnectServer) error {
 	return stream.Send(&api.ConnectResponse{Message: &api.ConnectResponse_Snapshot{Snapshot: message.GetHello().GetNode()}})
 }
 
-func both(s *grpc.Server) {
+func both(s *server.Server) {
 	api.RegisterAllocationServiceServer(s, jobs{})
 	api.RegisterNodeServiceServer(s, nodes{})
 }
@@ -175,7 +175,7 @@ func TestPanicsEndOnlyTheirCall(t *testing.T) {
 }
 
 func TestRequestsAreValidated(t *testing.T) {
-	f := serve(t, nil, func(s *grpc.Server) {
+	f := serve(t, nil, func(s *server.Server) {
 		both(s)
 		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: twoUsers{}}))
 	})

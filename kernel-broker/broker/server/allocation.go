@@ -133,7 +133,7 @@ func waitingToProto(j kb.SlurmJob) (*api.Job, error) {
 		reason = "it is held by an administrator, who may release it (JobHeldAdmin)"
 	}
 	if !asked {
-		reason += "; " + j.AdminComment
+		reason += "; " + j.Comment()
 	}
 	return &api.Job{JobId: j.ID, RestartCount: j.Restart, Reference: j.Reference, User: j.User, Uid: j.UID, Nodes: j.Nodes,
 		Profile: ref.Profile, Version: ref.Version, Phase: api.AllocationPhase_ALLOCATION_PHASE_WAITING, Reason: reason}, nil

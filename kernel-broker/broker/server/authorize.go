@@ -107,7 +107,7 @@ type call struct {
 // admit authorizes a call. It returns the call with an error, too. What changes
 // something is on record when admit returns.
 func (g *interceptor) admit(ctx context.Context, method string, request any) (*call, error) {
-	caller, binds, err := g.identify(ctx, method)
+	caller, binds, err := g.identified(ctx, method)
 	c := &call{interceptor: g, method: method, caller: caller, binds: binds, done: func() {}, decision: authz.Decision{Caller: caller.subject(),
 		Action: string(actionOf(method)), Object: objectOf(request), Unknown: !caller.Known()}}
 	if name := caller.Node.Name; !name.IsZero() && !caller.Known() {
@@ -155,10 +155,10 @@ func (c *call) refuse(err error) error {
 }
 
 // record writes what is about to be changed to the audit log, synced. An invalid
-// request changes nothing, and neither does one that its service would refuse.
+// request and a dry run change nothing, and neither does one that its service would refuse.
 func (c *call) record(ctx context.Context, request any) error {
 	does := rules[c.method].does
-	if does != changes && does != returns || request != nil && validate(request) != nil {
+	if does != changes && does != returns || request != nil && validate(request) != nil || isDryRun(request) {
 		return nil
 	}
 	if r, ok := request.(*api.EnrolRequest); ok && c.interceptor.mayEnrol != nil {

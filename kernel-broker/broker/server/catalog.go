@@ -73,16 +73,16 @@ func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRe
 }
 
 func (s *catalogService) ApplyProfile(ctx context.Context, r *api.ApplyProfileRequest) (*api.ApplyProfileResponse, error) {
-	p, changed, err := s.catalog.Apply(by(ctx, r.GetReason()), r.GetRequestId(), convert.ProfileFromProto(r.GetProfile()))
+	p, changed, err := s.catalog.Apply(changing(ctx, r), r.GetRequestId(), convert.ProfileFromProto(r.GetProfile()))
 	return &api.ApplyProfileResponse{Profile: convert.ProfileToProto(p), Changed: changed}, err
 }
 
 func (s *catalogService) ReleaseQuarantine(ctx context.Context, r *api.ReleaseQuarantineRequest) (*api.ReleaseQuarantineResponse, error) {
-	return &api.ReleaseQuarantineResponse{}, s.catalog.ReleaseQuarantine(by(ctx, r.GetReason()), r.GetRequestId(), refOf(r))
+	return &api.ReleaseQuarantineResponse{}, s.catalog.ReleaseQuarantine(changing(ctx, r), r.GetRequestId(), refOf(r))
 }
 
 func (s *catalogService) RetireProfile(ctx context.Context, r *api.RetireProfileRequest) (*api.RetireProfileResponse, error) {
-	p, changed, err := s.catalog.Retire(by(ctx, r.GetReason()), r.GetRequestId(), refOf(r), r.GetReason())
+	p, changed, err := s.catalog.Retire(changing(ctx, r), r.GetRequestId(), refOf(r), r.GetReason())
 	return &api.RetireProfileResponse{Profile: convert.ProfileToProto(p), Changed: changed}, err
 }
 
@@ -107,6 +107,21 @@ func refOf(r interface {
 	GetVersion() uint32
 }) kb.Ref {
 	return kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+}
+
+// changing is the context of a change: who asks for it, why, and whether it is a dry run.
+func changing(ctx context.Context, r interface{ GetReason() string }) context.Context {
+	ctx = by(ctx, r.GetReason())
+	if isDryRun(r) {
+		ctx = kb.WithDryRun(ctx)
+	}
+	return ctx
+}
+
+// isDryRun reports whether a request changes nothing, whatever its method does.
+func isDryRun(request any) bool {
+	r, ok := request.(interface{ GetDryRun() bool })
+	return ok && r.GetDryRun()
 }
 
 // by notes who calls, and why, for the record of what the call changes.

@@ -50,7 +50,7 @@ func recording(t *testing.T) (*interceptor, *brokenTape) {
 		t.Fatal(err)
 	}
 	tape.entries, tape.waited = nil, nil
-	return &interceptor{log: quiet, authorizer: g, access: access{administrators: []uint32{0}, certificates: true}, quotas: newQuotas(DefaultLimits(), rootOnly)}, tape
+	return &interceptor{log: quiet, authorizer: g, access: access{administrators: []uint32{0}, certificates: true}, quotas: newQuotas(DefaultLimits(), rootOnly, quiet)}, tape
 }
 
 func rootOnly(c Caller) bool { return c.Local && c.UID == 0 }
@@ -136,7 +136,7 @@ func TestChangesAreLimited(t *testing.T) {
 	node := mayCall(api.TrustService_Renew_FullMethodName)
 	limits := DefaultLimits()
 	limits.NodeRate, limits.NodeBurst, limits.Changes = 1e6, 1e6, limit.Rate{PerSecond: 0.01, Burst: 50}
-	g.quotas = newQuotas(limits, rootOnly)
+	g.quotas = newQuotas(limits, rootOnly, slog.New(slog.DiscardHandler))
 	made := 0
 	var last error
 	for range limits.Changes.Burst + 10 {

@@ -70,7 +70,7 @@ func serveBoundary(t testing.TB) *boundary {
 		o.Limits = server.DefaultLimits()
 		o.Limits.UserRate, o.Limits.NodeRate, o.Limits.AddressRate = 1e6, 1e6, 1e6
 		o.Limits.UserBurst, o.Limits.NodeBurst, o.Limits.AddressBurst = 1e6, 1e6, 1e6
-	}, func(s *grpc.Server, c *controller.Controller) {
+	}, func(s *server.Server, c *controller.Controller) {
 		api.RegisterHardwareServiceServer(s, server.NewHardwareService(c))
 		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: c, Artifacts: artifacts, MaxBytes: 1 << 20}))
 		for service, info := range s.GetServiceInfo() {

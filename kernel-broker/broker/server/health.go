@@ -26,6 +26,8 @@ type Component struct {
 	Name    string
 	Healthy bool
 	Detail  string
+	// Warning is what somebody should look at although the component works.
+	Warning string
 }
 
 // healthOf probes every component now.
@@ -41,7 +43,7 @@ func (h *healthOf) GetHealth(ctx context.Context, _ *api.GetHealthRequest) (*api
 	response := &api.GetHealthResponse{Healthy: healthy, Version: h.version, Now: timestamppb.Now()}
 	for _, c := range components {
 		response.Components = append(response.Components,
-			&api.Component{Name: c.Name, Healthy: c.Healthy, Detail: c.Detail})
+			&api.Component{Name: c.Name, Healthy: c.Healthy, Detail: c.Detail, Warning: c.Warning})
 	}
 	return response, nil
 }

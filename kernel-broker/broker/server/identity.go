@@ -56,6 +56,9 @@ func (g *interceptor) identify(ctx context.Context, method string) (caller Calle
 		return caller, nil, err
 	}
 	g.quotas.proven.Take(caller.Address)
+	if caller.conn != nil {
+		caller.conn.known()
+	}
 	return caller, func(message any) error {
 		m, ok := message.(proto.Message)
 		if !ok {
@@ -183,7 +186,8 @@ func CallerOf(ctx context.Context) Caller {
 type peerCredentials struct {
 	credentials.TransportCredentials // for what only clients ask
 	network                          *network
-	backlog                          *backlog
+	memory                           *memory
+	isExempt                         func(Caller) bool
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -192,7 +196,9 @@ func (c peerCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Au
 	if err != nil {
 		return nil, nil, err
 	}
-	caller.conn = &accountedConn{Conn: conn, backlog: c.backlog, holder: caller.holder()}
+	// Where TLS is off nodes cannot be told from others.
+	stranger := c.network != nil && !caller.Local && caller.Node.Name.IsZero()
+	caller.conn = c.memory.account(conn, raw, caller.holder(), stranger, c.isExempt(caller))
 	return caller.conn, caller, nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -69,7 +68,11 @@ func (g *interceptor) unary(ctx context.Context, request any, info *grpc.UnarySe
 
 func (g *interceptor) stream(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	return g.pass(s.Context(), info.FullMethod, nil, func(ctx context.Context, c *call) error {
-		checked := &callStream{ServerStream: s, ctx: ctx, binds: c.binds}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		late := time.AfterFunc(g.quotas.limits.Arrival, func() { cancel(errLate) })
+		defer late.Stop()
+		checked := &callStream{ServerStream: s, ctx: ctx, binds: c.binds, late: late}
 		if info.FullMethod == api.NodeService_Connect_FullMethodName {
 			checked.pace = rate.NewLimiter(rate.Limit(g.quotas.limits.NodeRate), g.quotas.limits.NodeBurst)
 		}
@@ -115,6 +118,9 @@ func (g *interceptor) pass(ctx context.Context, method string, request any, hand
 			g.log.Error("outcome not recorded", "method", method, "caller", c.caller.String(), "error", missed)
 		}
 	}
+	if errors.Is(err, errLate) { // as many as somebody likes
+		c.quiet = g.quotas.logged.Take(c.caller.holder()) > 0
+	}
 	err = statusOf(err)
 	if !c.quiet {
 		g.note(method, c.caller, time.Since(begin), err)
@@ -150,71 +156,6 @@ func (g *interceptor) note(method string, caller Caller, took time.Duration, err
 		fields = append(fields, "error", status.Convert(err).Message())
 	}
 	g.log.Log(context.Background(), level, "call", fields...)
-}
-
-// callStream is the stream of one call. Its first message must be the one that the call's credential is for, and nothing
-// is sent before that. Each message is valid, comes from the node that it names, and no faster than a node may send.
-type callStream struct {
-	grpc.ServerStream
-	ctx   context.Context
-	binds func(any) error // nil without a credential
-	pace  *rate.Limiter   // nil: none
-	begun atomic.Bool     // the first message came
-	about atomic.Value    // what it is about, a string
-}
-
-var errUnbound = fmt.Errorf("the call's first message, which its credential is for, has not come: %w", kb.ErrUnauthenticated)
-
-// Context implements grpc.ServerStream.
-func (s *callStream) Context() context.Context { return s.ctx }
-
-// RecvMsg implements grpc.ServerStream.
-func (s *callStream) RecvMsg(message any) error {
-	if err := s.ServerStream.RecvMsg(message); err != nil {
-		return err
-	}
-	if !s.begun.Load() {
-		if s.binds != nil {
-			if err := s.binds(message); err != nil {
-				return statusOf(err)
-			}
-		}
-		s.about.Store(objectOf(message))
-		s.begun.Store(true)
-	}
-	if s.pace != nil {
-		if err := s.pace.Wait(s.ctx); err != nil {
-			return err
-		}
-	}
-	if err := validate(message); err != nil {
-		return statusOf(err)
-	}
-	return statusOf(checkSender(s.ctx, message))
-}
-
-// SendMsg implements grpc.ServerStream.
-func (s *callStream) SendMsg(message any) error {
-	if s.unbound() {
-		return statusOf(errUnbound)
-	}
-	return s.ServerStream.SendMsg(message)
-}
-
-func (s *callStream) unbound() bool { return s.binds != nil && !s.begun.Load() }
-
-// ended is an error for a stream that ended before its first message came.
-func (s *callStream) ended(err error) error {
-	if err == nil && s.unbound() {
-		return errUnbound
-	}
-	return err
-}
-
-// object is what the first message is about; empty before it came.
-func (s *callStream) object() string {
-	about, _ := s.about.Load().(string)
-	return about
 }
 
 // checkSender compares the node that a message names as its sender with the caller's certificate. Callers without one

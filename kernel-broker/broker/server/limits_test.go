@@ -198,7 +198,7 @@ func until(t *testing.T, what string, is func() bool) {
 // broker reads on.
 func TestPaceOfANode(t *testing.T) {
 	counted := &counting{}
-	f := serve(t, tight(func(l *server.Limits) { l.NodeRate, l.NodeBurst = 5, 5 }), func(s *grpc.Server) {
+	f := serve(t, tight(func(l *server.Limits) { l.NodeRate, l.NodeBurst = 5, 5 }), func(s *server.Server) {
 		api.RegisterAllocationServiceServer(s, jobs{})
 		api.RegisterNodeServiceServer(s, counted)
 	})

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -84,7 +83,7 @@ func (s *oneJob) Hold(context.Context, string) error {
 }
 
 // serveBroker serves a real controller.
-func serveBroker(t testing.TB, change func(*server.Options), more func(*grpc.Server, *controller.Controller)) (*fixture, *oneJob) {
+func serveBroker(t testing.TB, change func(*server.Options), more func(*server.Server, *controller.Controller)) (*fixture, *oneJob) {
 	t.Helper()
 	slurm := &oneJob{}
 	slurm.set("ALLOCATED", "POWERING_UP")
@@ -101,7 +100,7 @@ func serveBroker(t testing.TB, change func(*server.Options), more func(*grpc.Ser
 		if change != nil {
 			change(o)
 		}
-	}, func(served *grpc.Server) {
+	}, func(served *server.Server) {
 		for _, name := range []string{"stock", "mitgcm"} {
 			p := convert.ProfileFromProto(apiProfile(name, digestOf([]byte(name)), 1))
 			p.Versions[0].Kernel.BuildID = strings.Repeat(map[string]string{"stock": "aa", "mitgcm": "bb"}[name], 20)

@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -13,7 +14,7 @@ import (
 // Root on a node makes good credentials of any number of users. What the broker remembers of them leaves room for the
 // users at other addresses.
 func TestGoodCredentialsOfOneAddress(t *testing.T) {
-	g := newQuotas(DefaultLimits(), rootOnly)
+	g := newQuotas(DefaultLimits(), rootOnly, slog.New(slog.DiscardHandler))
 	most := 0
 	for ; ; most++ {
 		done, err := g.decode(t.Context(), "10.0.0.1")

@@ -7,14 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"google.golang.org/grpc/stats"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -62,15 +61,15 @@ type quotas struct {
 	logged                *limit.Rates
 	calls, listings       *limit.Semaphore
 	decodes, listingTurns *semaphore.Weighted
-	backlog               *backlog
+	memory                *memory
 }
 
-func newQuotas(l Limits, exempt func(Caller) bool) *quotas {
+func newQuotas(l Limits, exempt func(Caller) bool, log *slog.Logger) *quotas {
 	l.Changes = cmp.Or(l.Changes, DefaultLimits().Changes)
 	rates := func(r limit.Rate) *limit.Rates { return limit.NewRates(r, limit.DefaultKeep, nil) }
 	return &quotas{limits: l, isExempt: exempt, users: rates(l.user()), nodes: rates(l.node()), addresses: newAddressRates(l.address()), changes: rates(l.Changes),
 		failed: newAddressRates(l.address()), proven: newAddressRates(provenRate), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
-		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), backlog: newBacklog()}
+		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), memory: newMemory(l.Unfinished, log)}
 }
 
 // begin counts a call until done is called. The error is a RetryableError when a
@@ -96,7 +95,7 @@ func (q *quotas) begin(method string, caller Caller) (done func(), err error) {
 		return nil, retryIn(wait, "%s: more than %v calls a second, and %d at once", holder, rate.PerSecond, rate.Burst)
 	}
 	if caller.conn != nil {
-		if bytes := q.backlog.bytes(caller.conn.holder); bytes > q.limits.Backlog {
+		if bytes := q.memory.backlog(caller.conn.holder); bytes > q.limits.Backlog {
 			return nil, retryIn(time.Second, "%s: %d bytes of answers are not received yet", holder, bytes)
 		}
 	}
@@ -271,6 +270,12 @@ type Limits struct {
 	Calls int `yaml:"user_calls"`
 	// Backlog limits the bytes of answers that one caller has not received.
 	Backlog int64 `yaml:"backlog_bytes"`
+	// Unfinished limits what the requests take that are not complete, of all
+	// callers together who have not proven who they are, and the answers that these
+	// have not received. All others have knownShare times as much. Arrival is the
+	// time for a request to come whole, of a stream for its first message.
+	Unfinished int64         `yaml:"unfinished_bytes"`
+	Arrival    time.Duration `yaml:"arrival"`
 
 	// Connections over the network, and PeerConnections of one address, or of one
 	// user on the broker's host. Unauthenticated limits those that show no node's
@@ -301,6 +306,7 @@ func DefaultLimits() Limits {
 		AddressRate: 10, AddressBurst: 100,
 		Changes: limit.Rate{PerSecond: 1, Burst: 500},
 		Calls:   32, Backlog: 64 << 20,
+		Unfinished: 64 << 20, Arrival: 30 * time.Second,
 		Connections: 16384, PeerConnections: 100, Unauthenticated: 4096,
 		Handshake: 10 * time.Second, Idle: 5 * time.Minute,
 	}
@@ -321,92 +327,12 @@ func (l Limits) Validate() error {
 	}
 	refuse(l.Calls < 1, "user_calls: %d is less than 1", l.Calls)
 	refuse(l.Backlog < maxSend, "backlog_bytes: %d is less than the largest answer, %d", l.Backlog, maxSend)
+	refuse(l.Unfinished < leastUnfinished || l.Unfinished > 1<<40, "unfinished_bytes: %d is not within %d to 1 TiB", l.Unfinished, leastUnfinished)
 	refuse(l.PeerConnections < 1 || l.PeerConnections > l.Connections, "peer_connections: %d is not within 1 to connections (%d)",
 		l.PeerConnections, l.Connections)
 	refuse(l.Unauthenticated < 1 || l.Unauthenticated > l.Connections, "unauthenticated: %d is not within 1 to connections (%d)", l.Unauthenticated, l.Connections)
-	for name, d := range map[string]time.Duration{"handshake": l.Handshake, "idle": l.Idle} {
+	for name, d := range map[string]time.Duration{"handshake": l.Handshake, "idle": l.Idle, "arrival": l.Arrival} {
 		refuse(d < time.Second || d > 24*time.Hour, "%s: %v is not within 1s to 24h", name, d)
 	}
 	return errors.Join(wrong...)
 }
-
-// backlog accounts for the bytes of answers that callers have not received yet.
-// HTTP/2 lets a client refuse data for as long as it likes, and its answers stay
-// in the broker's memory.
-type backlog struct {
-	mu sync.Mutex
-	of map[string]int64
-}
-
-func newBacklog() *backlog { return &backlog{of: map[string]int64{}} }
-
-func (b *backlog) bytes(holder string) int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.of[holder]
-}
-
-// accountedConn accounts for one connection.
-type accountedConn struct {
-	net.Conn
-	backlog *backlog
-	holder  string
-
-	pending int64 // guarded by backlog.mu
-	closed  bool
-}
-
-// add changes the account. Framing is written beside the answers, so the account
-// never goes below zero.
-func (c *accountedConn) add(bytes int64) {
-	c.backlog.mu.Lock()
-	defer c.backlog.mu.Unlock()
-	if !c.closed {
-		c.addLocked(bytes)
-	}
-}
-
-func (c *accountedConn) addLocked(bytes int64) {
-	bytes = max(bytes, -c.pending)
-	c.pending += bytes
-	if c.backlog.of[c.holder] += bytes; c.backlog.of[c.holder] == 0 {
-		delete(c.backlog.of, c.holder)
-	}
-}
-
-// Write implements net.Conn.
-func (c *accountedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.add(-int64(n))
-	return n, err
-}
-
-// Close implements net.Conn.
-func (c *accountedConn) Close() error {
-	c.backlog.mu.Lock()
-	c.addLocked(-c.pending)
-	c.closed = true
-	c.backlog.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// answers adds what each call sends to its connection's account.
-type answers struct{}
-
-// HandleRPC implements stats.Handler.
-func (answers) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	if out, ok := s.(*stats.OutPayload); ok {
-		if conn := CallerOf(ctx).conn; conn != nil {
-			conn.add(int64(out.WireLength))
-		}
-	}
-}
-
-// TagRPC implements stats.Handler.
-func (answers) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-
-// TagConn implements stats.Handler.
-func (answers) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-
-// HandleConn implements stats.Handler.
-func (answers) HandleConn(context.Context, stats.ConnStats) {}

@@ -237,7 +237,7 @@ func (j slowJobs) ListJobs(context.Context, *api.ListJobsRequest) (*api.ListJobs
 // host and other calls do not wait. The others are told to come back.
 func TestListingsAtATime(t *testing.T) {
 	slow := slowJobs{slowDecoder: &slowDecoder{let: make(chan struct{})}}
-	f := serve(t, users, func(s *grpc.Server) { api.RegisterAllocationServiceServer(s, slow) })
+	f := serve(t, users, func(s *server.Server) { api.RegisterAllocationServiceServer(s, slow) })
 	var calls sync.WaitGroup
 	var later atomic.Int64
 	call := func(conn *grpc.ClientConn, n int) {

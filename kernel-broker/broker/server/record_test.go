@@ -43,7 +43,7 @@ func (smallCluster) Attach(node string, _ kb.Boot, _ kb.Inventory, _ bool) (*con
 	return nil, fmt.Errorf("node %q is not in slurmctld's configuration: %w", node, kb.ErrNotFound)
 }
 
-func withElsewhere(s *grpc.Server) {
+func withElsewhere(s *server.Server) {
 	api.RegisterAllocationServiceServer(s, jobs{})
 	api.RegisterNodeServiceServer(s, server.NewNodeService(smallCluster{}))
 	api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: elsewhere{}}))

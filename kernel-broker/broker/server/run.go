@@ -28,6 +28,8 @@ type Runs interface {
 	ProfilingRuns(ctx context.Context, limit int, job uint32, of *uint32) ([]*kb.Run, error)
 	WatchRun(ctx context.Context, id uint64) (<-chan controller.Figures, error)
 	AwaitsRun(node string, id uint64) error
+	// MakeRoom is called before a file is stored, with the bytes of all that are not delivered.
+	MakeRoom(ctx context.Context, bytes uint64) error
 	Deliver(ctx context.Context, d controller.Delivery) error
 }
 
@@ -199,6 +201,9 @@ func (s *runService) UploadRunFile(stream api.RunService_UploadRunFileServer) er
 		return err
 	}
 	defer free()
+	if err := s.o.Runs.MakeRoom(stream.Context(), s.files.pending()); err != nil {
+		return fmt.Errorf("%s: %w", u.what, err)
+	}
 	_, err = s.o.Artifacts.Put(stream.Context(), u.digest, u.size, &chunkReader{rest: first.GetData(), next: func() ([]byte, error) {
 		message, err := stream.Recv()
 		if err == nil && message.GetFile() != nil {
@@ -304,6 +309,19 @@ func (f *runFiles) count(key runNode, digest string, size uint64) error {
 	}
 	files[digest] = max(size, files[digest])
 	return nil
+}
+
+// pending is how many bytes are or are about to be stored and not delivered yet.
+func (f *runFiles) pending() (bytes uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgetLocked()
+	for _, files := range f.of {
+		for _, size := range files {
+			bytes += size
+		}
+	}
+	return bytes
 }
 
 // forgetLocked drops what is of nodes and runs of which nothing is awaited any more.

@@ -31,6 +31,8 @@ type oneRun struct {
 	delivered []controller.Delivery
 	begun     *kb.Run
 	last      kb.RunState // what a watch sees last; empty: the run is complete
+	rooms     []uint64    // what MakeRoom was asked for
+	full      error
 }
 
 var someFile = kb.Document{Name: kb.ResultFile, Digest: digestOfText("abcdef"), Size: 6}
@@ -65,6 +67,11 @@ func (*oneRun) AwaitsRun(node string, id uint64) error {
 		return kb.ErrNotFound
 	}
 	return nil
+}
+
+func (r *oneRun) MakeRoom(_ context.Context, bytes uint64) error {
+	r.rooms = append(r.rooms, bytes)
+	return r.full
 }
 
 func (r *oneRun) Deliver(_ context.Context, d controller.Delivery) error {

@@ -155,3 +155,32 @@ func TestUploadsOfNodes(t *testing.T) {
 	second()
 	third()
 }
+
+// Before a result is stored there is to be room for it and for all that is stored and not delivered.
+func TestRoomForResults(t *testing.T) {
+	runs, store := &openRuns{over: map[uint64]bool{}}, opened(t)
+	s := NewRunService(RunOptions{Runs: runs, Artifacts: store, MaxBytes: 100})
+	for i, run := range []uint64{7, 8, 9} {
+		if err := put(t, s, "n1", run, fmt.Sprintf("file %d", i)); err != nil { // of six bytes
+			t.Fatal(err)
+		}
+		switch run {
+		case 7:
+			if _, err := s.DeliverRun(t.Context(), &api.DeliverRunRequest{RunId: 7, Node: "n1"}); err != nil {
+				t.Fatal(err)
+			}
+		case 8:
+			runs.over[8] = true
+		}
+	}
+	runs.full = fmt.Errorf("half of the store: %w", kb.ErrExhausted)
+	if err := put(t, s, "n2", 9, "ab"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "half of the store") {
+		t.Errorf("%v", err)
+	}
+	if _, err := store.Stat(digestOfText("ab")); !errors.Is(err, kb.ErrNotFound) {
+		t.Errorf("what was refused is stored: %v", err)
+	}
+	if fmt.Sprint(runs.rooms) != "[6 6 6 8]" {
+		t.Errorf("room was wanted for %d bytes", runs.rooms)
+	}
+}

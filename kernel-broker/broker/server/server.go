@@ -43,9 +43,7 @@ const (
 	maxSend = 32 << 20
 
 	// maxStreams of one connection, more than our clients open, and maxHeaders of
-	// one stream: a credential has about 500 bytes. With PeerConnections and
-	// MessageBytes they bound what requests that are not complete yet take of the
-	// memory.
+	// one stream: a credential has about 500 bytes.
 	maxStreams = 8
 	maxHeaders = 16 << 10
 
@@ -111,7 +109,7 @@ func (o Options) always() []uint32 {
 // listeners, each through Listener: any unix listener counts as local, any other
 // as the network.
 // Methods of those services return errors of the domain as they are.
-func NewServer(o Options) *grpc.Server {
+func NewServer(o Options) *Server {
 	o = o.orDefaults()
 	g := &interceptor{log: o.Log, showsOthers: o.ShowsOthers, verifier: o.Verifier, access: access{
 		administrators: o.always(),
@@ -119,26 +117,27 @@ func NewServer(o Options) *grpc.Server {
 		controllers:    slices.Clone(o.Controllers),
 		privileged:     o.PrivilegedAgents,
 	}}
-	g.quotas = newQuotas(o.Limits, g.access.exempt)
+	g.quotas = newQuotas(o.Limits, g.access.exempt, o.Log)
 	if o.Authorizer == nil {
 		o.Authorizer = authz.WithoutFile(g.access.administrators, o.Log)
 	}
 	g.authorizer = o.Authorizer
 	network := o.TLS.network(o.Authorizer, o.Log)
 	g.access.certificates = network != nil
-	server := grpc.NewServer(
-		grpc.Creds(peerCredentials{insecure.NewCredentials(), network, g.quotas.backlog}),
+	server := &Server{interceptor: g, Server: grpc.NewServer(
+		grpc.Creds(peerCredentials{insecure.NewCredentials(), network, g.quotas.memory, g.quotas.isExempt}),
 		grpc.StatsHandler(answers{}),
 		grpc.UnaryInterceptor(g.unary),
 		grpc.StreamInterceptor(g.stream),
 		grpc.ConnectionTimeout(o.Limits.Handshake),
 		grpc.MaxRecvMsgSize(o.Limits.MessageBytes),
 		grpc.MaxSendMsgSize(maxSend),
+		grpc.StaticStreamWindowSize(window),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: o.Limits.Idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveFloor, PermitWithoutStream: true}),
-	)
+	)}
 	health := &healthOf{probe: o.Health, version: o.Version}
 	api.RegisterCatalogServiceServer(server, &catalogService{authorizer: o.Authorizer, catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
 	api.RegisterHealthServiceServer(server, health)

@@ -87,7 +87,7 @@ func (f *fixture) storesNothing(t *testing.T) {
 	}
 }
 
-func serve(t testing.TB, change func(*server.Options), register func(*grpc.Server)) *fixture {
+func serve(t testing.TB, change func(*server.Options), register func(*server.Server)) *fixture {
 	t.Helper()
 	f := &fixture{
 		socket: filepath.Join(t.TempDir(), "broker.sock"), store: memstore.New(),

@@ -57,8 +57,10 @@ func (t *TLS) network(a *authz.Authorizer, log *slog.Logger) *network {
 
 // handshake authenticates a node. gRPC limits its time.
 func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, Caller, error) {
-	conn := tls.Server(raw, n.config)
+	bounded := &handshakeConn{Conn: raw, left: maxHandshake}
+	conn := tls.Server(bounded, n.config)
 	err := conn.Handshake()
+	bounded.done = true
 	var peer mtls.Peer
 	if err == nil {
 		peer, err = mtls.PeerOf(conn.ConnectionState())
@@ -170,3 +172,29 @@ func (c *nodeConn) Close() error {
 // cut ends it without TLS's close message, which would wait for a peer that
 // reads nothing. What reads here finds out, and closes.
 func (c *nodeConn) cut() { _ = c.raw.Close() }
+
+// maxHandshake is more than a chain of certificates has. crypto/tls would keep ten
+// times as much of a client that sends its certificate for as long as it may.
+const maxHandshake = 32 << 10
+
+var errHandshakeBytes = fmt.Errorf("handshake has more than %d bytes", maxHandshake)
+
+// handshakeConn reads so many bytes until the handshake is done.
+type handshakeConn struct {
+	net.Conn
+	left int
+	done bool
+}
+
+// Read implements net.Conn.
+func (c *handshakeConn) Read(p []byte) (int, error) {
+	if c.done {
+		return c.Conn.Read(p)
+	}
+	if c.left == 0 {
+		return 0, errHandshakeBytes
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}

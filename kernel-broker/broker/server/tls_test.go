@@ -34,7 +34,7 @@ func serveTLS(t *testing.T, lifetime time.Duration, more ...func(*server.Options
 	return serveTLSWith(t, lifetime, both, more...)
 }
 
-func serveTLSWith(t *testing.T, lifetime time.Duration, register func(*grpc.Server), more ...func(*server.Options)) *secured {
+func serveTLSWith(t *testing.T, lifetime time.Duration, register func(*server.Server), more ...func(*server.Options)) *secured {
 	t.Helper()
 	kept := memstore.New()
 	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: lifetime})
@@ -61,9 +61,9 @@ func (s *secured) over(source mtls.Source) *grpc.ClientConn {
 	return s.dialTLS(credentials.NewTLS(mtls.ClientConfig(source, "lab")))
 }
 
-func (s *secured) dialTLS(security credentials.TransportCredentials) *grpc.ClientConn {
+func (s *secured) dialTLS(security credentials.TransportCredentials, more ...grpc.DialOption) *grpc.ClientConn {
 	s.t.Helper()
-	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(security))
+	conn, err := grpc.NewClient(s.address, append(more, grpc.WithTransportCredentials(security))...)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func oneCluster(t *testing.T, shows func(uint32) bool) *fixture {
 		if shows != nil {
 			o.ShowsOthers = func(_ context.Context, uid uint32) bool { return shows(uid) }
 		}
-	}, func(s *grpc.Server) {
+	}, func(s *server.Server) {
 		api.RegisterAllocationServiceServer(s, server.NewAllocationService(twoUsers{}))
 		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: twoUsers{}}))
 		api.RegisterNodeServiceServer(s, server.NewNodeService(theirNodes{}))
@@ -238,7 +238,7 @@ func TestAdministratorsByThePolicySeeRuns(t *testing.T) {
 	f.fixture = serve(t, func(o *server.Options) {
 		o.Authorizer = f.authorizer
 		o.Verifier = credential.NewVerifier(credential.Options{Decoder: munge.New(f.munged.Socket), Cluster: cluster})
-	}, func(s *grpc.Server) {
+	}, func(s *server.Server) {
 		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: twoUsers{}}))
 	})
 	for uid, c := range map[uint32]struct {

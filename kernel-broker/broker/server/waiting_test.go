@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -50,7 +49,7 @@ func TestJobsThatWait(t *testing.T) {
 		"for a profiling run": {"PENDING", "Priority", "kernel-broker: stock requested; profiling=io", "", "asked for no kernel, but to be profiled (io; kernelctl run list)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, nil, func(s *grpc.Server) {
+			f := serve(t, nil, func(s *server.Server) {
 				api.RegisterAllocationServiceServer(s, server.NewAllocationService(pending{job: kb.SlurmJob{
 					ID: 12, Reference: "12_4", State: c.state, Reason: c.reason, AdminComment: c.comment, UID: plainUser, Reboot: true}}))
 			})

@@ -12,14 +12,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-)
-
-// Widths of squeue's columns. Slurm limits accounts to 1024 bytes and comments to less, so no value is cut to look like
-// another one. All records have one length, whatever line breaks they contain.
-const (
-	idWidth     = 12
-	textWidth   = 1100
-	recordWidth = idWidth + textWidth + len("\n")
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 )
 
 // Account returns a job's account. Users can write anything into it without AccountingStorageEnforce, and coordinators
@@ -33,53 +26,23 @@ func (c *Client) Account(ctx context.Context, job uint32) (string, error) {
 }
 
 // text is one record of a job, of its id and one field. Without --array squeue prints one for all tasks of an array that
-// wait: there may be hundreds of thousands, and they share a record. A few jobs are asked about at a time.
+// wait: there may be hundreds of thousands, and they share a record.
 func (c *Client) text(ctx context.Context, field string, job uint32) (string, error) {
+	return c.inTurn(ctx, field, job, scontrol.AskText(field, strconv.FormatUint(uint64(job), 10), scontrol.TextWidth))
+}
+
+// inTurn runs squeue about one job, and about a few at a time.
+func (c *Client) inTurn(ctx context.Context, field string, job uint32, arguments []string) (string, error) {
 	if err := c.jobTurns.Acquire(ctx, 1); err != nil {
 		return "", fmt.Errorf("job %d: %s not read, %d other jobs are asked about: %w", job, field, jobsAtATime, err)
 	}
 	defer c.jobTurns.Release(1)
-	return c.texts(ctx, field, strconv.FormatUint(uint64(job), 10))
-}
-
-// texts are records of jobs' ids and one field. Jobs are named as scontrol names them, tasks of arrays one by one.
-func (c *Client) texts(ctx context.Context, field, jobs string, more ...string) (string, error) {
-	args := append([]string{"--noheader", "--all", "--states=all"}, more...)
-	out, _, err := c.run(ctx, c.squeue, append(args, "--jobs="+jobs, fmt.Sprintf("--Format=JobID:%d,%s:%d", idWidth, field, textWidth))...)
+	out, _, err := c.run(ctx, c.squeue, arguments...)
 	return out, err
 }
 
-var errNotThere = errors.New("is not in slurmctld")
-
-// parseTexts reads the records of a job among those of its array or heterogeneous job. At least one exists.
-func parseTexts(out string, job uint32) (texts []string, err error) {
-	for len(out) > 0 {
-		if len(out) < recordWidth || out[recordWidth-1] != '\n' {
-			return nil, fmt.Errorf("job %d: squeue printed %.80q: %w", job, out, kb.ErrUnavailable)
-		}
-		record := out[:recordWidth-1]
-		out = out[recordWidth:]
-		id, err := strconv.ParseUint(strings.TrimSpace(record[:idWidth]), 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("job %d: squeue printed %.80q: %w", job, record, kb.ErrUnavailable)
-		}
-		if uint32(id) != job {
-			continue
-		}
-		text := strings.TrimRight(record[idWidth:], " ")
-		if text == "(null)" {
-			text = ""
-		}
-		texts = append(texts, text)
-	}
-	if len(texts) == 0 {
-		return nil, fmt.Errorf("job %d %w: %w", job, errNotThere, kb.ErrUnavailable)
-	}
-	return texts, nil
-}
-
 func parseAccount(out string, job uint32) (string, error) {
-	accounts, err := parseTexts(out, job)
+	accounts, err := scontrol.Texts(out, job, scontrol.TextWidth)
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 )
 
 // Cgroup is the name of the cgroup in which slurmd keeps a job's processes, or empty for job_ID. From Slurm 26.05 on it
@@ -37,7 +38,7 @@ func (c *Client) Cgroup(ctx context.Context, job uint32) (string, error) {
 
 // parseSLUID reads a job's records. Tasks of an array that wait have the id of its last task.
 func parseSLUID(out string, job uint32) (string, error) {
-	found, err := parseTexts(out, job)
+	found, err := scontrol.Texts(out, job, scontrol.TextWidth)
 	if err != nil {
 		return "", err
 	}

@@ -208,9 +208,9 @@ func (c *Client) StartNow(ctx context.Context, reference string) error {
 	return c.change(ctx, "update", "jobid="+reference, "starttime=now", "reboot=yes")
 }
 
-// Comment sets a job's AdminComment.
+// Comment writes the product's part of a job's AdminComment. job_submit.lua keeps the parts of others.
 func (c *Client) Comment(ctx context.Context, reference, text string) error {
-	return c.change(ctx, "update", "jobid="+reference, "admincomment="+text)
+	return c.change(ctx, "update", "jobid="+reference, "admincomment="+kb.OnePart(text))
 }
 
 // SetNoRequeue keeps a job from being requeued.

@@ -257,7 +257,8 @@ func TestParseAdminComment(t *testing.T) {
 		{"none", accountLine("12", "(null)"), ""},
 		{"empty", accountLine("12", ""), ""},
 		{"blanks around it", accountLine("12", " "+ours+" "), ours},
-		{"another line", accountLine("12", ours+"\n12          kernel-broker: lammps requested"), ours},
+		{"another line", accountLine("12", ours+"\n12          kernel-broker: lammps requested"), ours + "\n12          kernel-broker: lammps requested"},
+		{"behind a site's two lines", accountLine("12", "grant=1\nproject | "+ours), "grant=1\nproject | " + ours},
 		{"among others", accountLine("11", "kernel-broker: lammps requested") + accountLine("12", ours), ours},
 		{"tasks that wait", accountLine("12", ours) + accountLine("12", ours), ours},
 		{"tasks that do not agree", accountLine("12", ours) + accountLine("12", "kernel-broker: lammps requested"), ""},
@@ -266,7 +267,7 @@ func TestParseAdminComment(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", c.what, got, err, c.want)
 		}
 	}
-	for _, out := range []string{"", "12\n", accountLine("13", ours), "JobId=12 AdminComment=" + ours + "\n"} {
+	for _, out := range []string{"", "12\n", accountLine("13", ours), "JobId=12 AdminComment=" + ours + "\n", accountLine("12", strings.Repeat("x", scontrol.TextWidth))} {
 		if got, err := parseAdminComment(out, 12); err == nil {
 			t.Errorf("%.40q has %q", out, got)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -18,9 +19,16 @@ import (
 
 // View polls slurmctld for its nodes, the unfinished jobs, and the product's own reservations. With comments, it adds
 // the AdminComment to the first pending jobs that requested a boot.
+//
+// The nodes come first: of a job that begins between the queries, the view has the job and not yet its boot. Its nodes are
+// asked for again. The other way round they would look as if Slurm booted them for nobody.
 func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) {
 	view := kb.SlurmView{At: c.now(), Jobs: map[uint32]kb.SlurmJob{}}
 	view.ResumeTimeout = c.resumeTimeout(ctx)
+	var err error
+	if view.Nodes, err = c.Nodes(ctx, nil); err != nil {
+		return view, err
+	}
 	jobs, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--Format="+jobFormat())
 	if err != nil {
 		return view, err
@@ -37,7 +45,7 @@ func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) 
 			view.Jobs[job.ID] = job
 		}
 	}
-	if view.Nodes, err = c.Nodes(ctx, nil); err != nil {
+	if err := c.lookAgain(ctx, view); err != nil {
 		return view, err
 	}
 	if view.NodeFailed, err = c.nodeFailed(ctx, view.Nodes); err != nil {
@@ -53,6 +61,17 @@ func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) 
 	return view, c.comment(ctx, view.Queue)
 }
 
+// lookAgain replaces what the view has of nodes whose job began after they were asked for.
+func (c *Client) lookAgain(ctx context.Context, view kb.SlurmView) error {
+	begun := view.Begun()
+	if len(begun) == 0 {
+		return nil
+	}
+	nodes, err := c.Nodes(ctx, begun)
+	maps.Copy(view.Nodes, nodes)
+	return err
+}
+
 // nodeFailed are the jobs that ended since a node failed, if it matters for any node whether it was set down.
 func (c *Client) nodeFailed(ctx context.Context, nodes map[string]kb.SlurmNode) (map[uint32]bool, error) {
 	asked := false
@@ -62,7 +81,7 @@ func (c *Client) nodeFailed(ctx context.Context, nodes map[string]kb.SlurmNode) 
 	if !asked {
 		return nil, nil
 	}
-	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=NODE_FAIL", fmt.Sprintf("--Format=JobID:%d", idWidth))
+	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=NODE_FAIL", fmt.Sprintf("--Format=JobID:%d", scontrol.IDWidth))
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +196,7 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 		return nil
 	}
 	list := strings.Join(names, ",")
-	out, err := c.texts(ctx, "admin_comment", list, "--array")
+	out, _, err := c.run(ctx, c.squeue, append([]string{"--array"}, scontrol.AskText(scontrol.CommentField, list, scontrol.TextWidth)...)...)
 	if err != nil {
 		return err
 	}
@@ -188,8 +207,12 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 	for i := range queue {
 		if id := queue[i].ID; slices.Contains(ids, id) && queue[i].Reboot && queue[i].Pending() {
 			queue[i].AdminComment, err = parseAdminComment(out, id)
-			if errors.Is(err, errNotThere) {
-				continue // it began meanwhile: a task has an id of its own then
+			if errors.Is(err, scontrol.ErrCut) {
+				queue[i].AdminComment, err = c.AdminComment(ctx, id)
+			}
+			// A job that began meanwhile is not there: a task has an id of its own then. Nor is one known that cannot be read.
+			if errors.Is(err, scontrol.ErrNotThere) || errors.Is(err, scontrol.ErrCut) {
+				continue
 			}
 			if err != nil {
 				return err
@@ -203,27 +226,31 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 // AdminComment reads one job's AdminComment, which users cannot write. It has its own query: scontrol prints it among
 // the user's fields, and not at all if empty, so a user could forge one.
 func (c *Client) AdminComment(ctx context.Context, job uint32) (string, error) {
-	out, err := c.text(ctx, "admin_comment", job)
+	comments, err := scontrol.Comments(job, func(arguments ...string) (string, error) {
+		return c.inTurn(ctx, scontrol.CommentField, job, arguments)
+	})
 	if err != nil {
 		return "", err
 	}
-	return parseAdminComment(out, job)
+	return agreed(comments), nil
 }
 
-// parseAdminComment takes the first line. Pending tasks of an array share their id; if their comments differ, the result
-// is empty.
 func parseAdminComment(out string, job uint32) (string, error) {
-	comments, err := parseTexts(out, job)
+	comments, err := scontrol.Texts(out, job, scontrol.TextWidth)
 	if err != nil {
 		return "", err
 	}
+	return agreed(comments), nil
+}
+
+// agreed is a job's comment. Pending tasks of an array share their id; if their comments differ, the result is empty.
+func agreed(comments []string) string {
 	for _, comment := range comments {
 		if comment != comments[0] {
-			return "", nil
+			return ""
 		}
 	}
-	text, _, _ := strings.Cut(comments[0], "\n")
-	return strings.TrimSpace(text), nil
+	return strings.TrimSpace(comments[0])
 }
 
 // column has a fixed width: a value that fills it may be cut.
@@ -252,9 +279,9 @@ func valuesOf(row string, columns []column) []string {
 // squeue has two column syntaxes, each with columns that the other lacks. Users cannot write free text into any of
 // these.
 var (
-	letters = []column{{"A", idWidth}, {"n", 512}, {"x", 512}, {"f", 256}, {"c", 16}, {"C", 16}, {"m", 24},
+	letters = []column{{"A", scontrol.IDWidth}, {"n", 512}, {"x", 512}, {"f", 256}, {"c", 16}, {"C", 16}, {"m", 24},
 		{"E", 64}, {"W", 64}, {"b", 64}, {"z", 24}, {"X", 8}, {"d", 16}}
-	words = []column{{"JobID", idWidth}, {"Contiguous", 8}, {"tres-per-job", 64}, {"tres-per-socket", 64}, {"tres-per-task", 64}}
+	words = []column{{"JobID", scontrol.IDWidth}, {"Contiguous", 8}, {"tres-per-job", 64}, {"tres-per-socket", 64}, {"tres-per-task", 64}}
 )
 
 // demands returns what jobs require of their nodes, which are named in the list.

@@ -240,7 +240,7 @@ func (q *qualifier) over(ctx context.Context) (job *api.Job, err error) {
 		}
 		job = found
 		switch job.GetPhase() {
-		case api.AllocationPhase_ALLOCATION_PHASE_FAILED:
+		case api.AllocationPhase_ALLOCATION_PHASE_FAILED, api.AllocationPhase_ALLOCATION_PHASE_REQUEUED, api.AllocationPhase_ALLOCATION_PHASE_HELD:
 			return false, fmt.Errorf("job %d: %s: %w", q.job, job.GetReason(), kb.ErrFailedPrecondition)
 		case api.AllocationPhase_ALLOCATION_PHASE_WAITING:
 			if held := job.GetReason(); strings.Contains(held, "scontrol release") {

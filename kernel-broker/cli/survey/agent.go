@@ -48,9 +48,10 @@ func (s *surveyor) agent(ctx context.Context) {
 		a.TrustList = ""
 	}
 	s.askAgent(ctx, &a)
+	a.Commands = missing(agentCommands(c))
 	a.Certificate = nodeCertificate(c)
 	a.Kexec = doctor.Program{Path: c.Kexec.Program, Is: whatIs(c.Kexec.Program, "")}
-	a.NoKexec = noKexec(c)
+	a.NoKexec, a.NoPanic, a.NoCgroup2 = noKexec(c), noPanic(c), noCgroup2(c.Profiling.Cgroups)
 	a.Systemd = len(c.Slurmd.Start) > 0 && filepath.Base(c.Slurmd.Start[0]) == "systemctl"
 	enabled, _ := filepath.Glob(slurmdWants) // the pattern is valid
 	a.UnitEnabled = len(enabled) > 0
@@ -74,6 +75,8 @@ func (s *surveyor) askAgent(ctx context.Context, a *doctor.Agent) {
 		a.Answers = "it answered without a status: " + answer.Error
 	default:
 		a.NotConnected = !answer.Status.Connected
+		started := answer.Status.Configuration // an older agent does not tell it
+		a.Edited = started != "" && started != s.agentConfig.Digest
 	}
 }
 
@@ -112,18 +115,6 @@ func nodeCertificate(c config.Config) doctor.Fact[doctor.Certificate] {
 		return doctor.Unknown[doctor.Certificate](path + ": " + err.Error())
 	}
 	return doctor.Known(timesOf(list[0]))
-}
-
-// noKexec is why the running kernel loads no other one; empty if it does.
-func noKexec(c config.Config) string {
-	if !exists(filepath.Join(c.Sys, "kernel/kexec_loaded")) {
-		return "the running kernel has no kexec (/sys/kernel/kexec_loaded is missing)"
-	}
-	text, err := os.ReadFile(filepath.Join(c.Proc, "sys/kernel/kexec_load_disabled"))
-	if err == nil && strings.TrimSpace(string(text)) != "0" {
-		return "kexec is switched off (kernel.kexec_load_disabled is 1)"
-	}
-	return ""
 }
 
 // waitsForAgent reports whether a drop-in that matches starts slurmd only behind the agent.

@@ -35,6 +35,7 @@ import (
 
 // brokerYAML has the keys of broker.yaml that matter here; the broker checks the rest.
 type brokerYAML struct {
+	Cluster string `yaml:"cluster"`
 	DataDir string `yaml:"data_dir"`
 	Listen  string `yaml:"listen"`
 	TLS     struct {
@@ -52,7 +53,7 @@ type brokerYAML struct {
 }
 
 func defaultBroker() brokerYAML {
-	b := brokerYAML{DataDir: "/var/lib/kernel-broker", Listen: ":7440", Policy: "/etc/kernel-broker/policy.yaml"}
+	b := brokerYAML{Cluster: "cluster", DataDir: "/var/lib/kernel-broker", Listen: ":7440", Policy: "/etc/kernel-broker/policy.yaml"}
 	b.TLS.Mode, b.Etcd.QuotaBytes = "own", quota
 	return b
 }
@@ -83,7 +84,7 @@ func (s *surveyor) brokerFile() {
 		return
 	}
 	b, err := readBroker(s.BrokerFile)
-	f := doctor.BrokerFile{Path: s.BrokerFile, TLS: b.TLS.Mode, TrustList: b.TrustList, LoadLimit: b.Switch.LoadLimit}
+	f := doctor.BrokerFile{Path: s.BrokerFile, Cluster: b.Cluster, TLS: b.TLS.Mode, TrustList: b.TrustList, LoadLimit: b.Switch.LoadLimit}
 	if err == nil && exists(b.Policy) {
 		var policy authz.State
 		if policy, err = authz.Load(b.Policy, nil); err == nil {
@@ -195,7 +196,7 @@ func (s *surveyor) noBroker(why string) {
 }
 
 func healthOf(r *api.GetHealthResponse, begin, end time.Time) doctor.Health {
-	h := doctor.Health{Version: r.GetVersion(), Ill: map[string]string{}}
+	h := doctor.Health{Version: r.GetVersion(), Ill: map[string]string{}, Warned: map[string]string{}}
 	if r.GetNow() != nil {
 		ahead := r.GetNow().AsTime().Sub(begin.Add(end.Sub(begin) / 2))
 		h.Ahead = &ahead
@@ -203,6 +204,9 @@ func healthOf(r *api.GetHealthResponse, begin, end time.Time) doctor.Health {
 	for _, c := range r.GetComponents() {
 		if !c.GetHealthy() {
 			h.Ill[c.GetName()] = c.GetDetail()
+		}
+		if c.GetWarning() != "" {
+			h.Warned[c.GetName()] = c.GetWarning()
 		}
 	}
 	return h
@@ -267,7 +271,8 @@ func authoritiesOf(r *api.GetAuthorityResponse) []doctor.Certificate {
 }
 
 func timesOf(c *x509.Certificate) doctor.Certificate {
-	return doctor.Certificate{From: c.NotBefore, Until: c.NotAfter}
+	name, _ := mtls.NameOf(c) // an authority has none
+	return doctor.Certificate{From: c.NotBefore, Until: c.NotAfter, Cluster: name.Cluster}
 }
 
 // imagesLimit is for the images of all kernels together.
@@ -335,6 +340,10 @@ func (s *surveyor) snapshot(ctx context.Context, path string) {
 	text, err := readSome(path, maxText)
 	if err != nil {
 		f.Error = err.Error()
+		s.site.Snapshot = doctor.Known(f)
+		return
+	}
+	if f.Closed = closedToUsers(ctx, path); f.Closed != "" {
 		s.site.Snapshot = doctor.Known(f)
 		return
 	}

@@ -13,10 +13,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -149,15 +147,10 @@ func (s *surveyor) jobSubmit() {
 
 // counters says why Slurm's user cannot write where its hooks count.
 func (s *surveyor) counters() doctor.Fact[string] {
-	c := s.site.Slurm.Value
-	switch {
-	case !s.controller:
+	if !s.controller {
 		return doctor.Unknown[string](noController)
-	case c == nil:
-		return doctor.Unknown[string](s.site.Slurm.Why)
 	}
-	name, _, _ := strings.Cut(cmp.Or(c.Value("SlurmUser"), "root"), "(")
-	owner, err := user.Lookup(name)
+	owner, err := s.slurmAccount()
 	if err != nil {
 		return doctor.Unknown[string](err.Error())
 	}
@@ -169,8 +162,8 @@ func (s *surveyor) counters() doctor.Fact[string] {
 		return doctor.Known(err.Error())
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if ok && owner.Uid != "0" && strconv.FormatUint(uint64(stat.Uid), 10) != owner.Uid && info.Mode().Perm()&0o022 == 0 {
-		return doctor.Known(fmt.Sprintf("user %s cannot write in %s", name, s.client.StateDir))
+	if ok && owner.uid != 0 && stat.Uid != owner.uid && info.Mode().Perm()&0o022 == 0 {
+		return doctor.Known(fmt.Sprintf("user %s cannot write in %s", owner.name, s.client.StateDir))
 	}
 	return doctor.Known("")
 }
@@ -214,6 +207,7 @@ func readPlugstack(path string, depth int) ([]doctor.PlugstackLine, error) {
 	var lines []doctor.PlugstackLine
 	for _, line := range doctor.ParsePlugstack(string(text)) {
 		if line.Word != "include" {
+			line.File = path
 			lines = append(lines, line)
 			continue
 		}

@@ -64,11 +64,15 @@ func Collect(ctx context.Context, o Options) (*doctor.Site, error) {
 	s.clientFile()
 	s.slurm(ctx)
 	s.site.Client.Value.Counters = s.counters()
+	if s.controller {
+		s.site.Client.Value.Commands = missing(hookCommands(s.client))
+	}
 	s.brokerFile()
 	s.agent(ctx)
 	s.broker(ctx)
 	s.programs()
 	s.jobSubmit()
+	s.slurmUser(ctx)
 	s.plugin(ctx)
 	s.port(ctx)
 	s.disks()
@@ -88,7 +92,7 @@ func (s *surveyor) clientFile() {
 		c = client.FallbackConfig(s.Config)
 	}
 	s.client = c
-	f.Local, f.TLS, f.PrologLimit = client.Local(c.Broker), c.Trust.CA != "", c.PrologLimit
+	f.Local, f.TLS, f.PrologLimit, f.Cluster = client.Local(c.Broker), c.Trust.CA != "", c.PrologLimit, c.Trust.Cluster
 	s.site.Client = doctor.Known(f)
 }
 
@@ -109,6 +113,7 @@ func (s *surveyor) slurm(ctx context.Context) {
 		why := s.client.Scontrol + " is not on this host (scontrol of client.yaml)"
 		s.site.Slurmctld, s.site.Slurm = doctor.Unknown[doctor.Answer](why), doctor.Unknown[doctor.SlurmConfig](why)
 		s.site.SlurmNodes, s.site.Moving = doctor.Unknown[map[string]kb.SlurmNode](why), doctor.Unknown[[]string](why)
+		s.site.Partitions = doctor.Unknown[[]doctor.Partition](why)
 		return
 	}
 	text, err := s.run(ctx, "show", "config")
@@ -119,7 +124,7 @@ func (s *surveyor) slurm(ctx context.Context) {
 		s.site.Slurmctld = doctor.Known(doctor.Answer{Error: err.Error()})
 		const why = "slurmctld does not answer"
 		s.site.Slurm, s.site.SlurmNodes = doctor.Unknown[doctor.SlurmConfig](why), doctor.Unknown[map[string]kb.SlurmNode](why)
-		s.site.Moving = doctor.Unknown[[]string](why)
+		s.site.Moving, s.site.Partitions = doctor.Unknown[[]string](why), doctor.Unknown[[]doctor.Partition](why)
 		return
 	}
 	c := doctor.ParseSlurmConfig(text)
@@ -131,11 +136,17 @@ func (s *surveyor) slurm(ctx context.Context) {
 		s.controller = s.controller || host == s.site.Host
 	}
 	s.slurmNodes(ctx)
-	if text, err = s.run(ctx, "--oneliner", "show", "reservation"); err != nil {
-		s.site.Moving = doctor.Unknown[[]string](err.Error())
-	} else {
-		s.site.Moving = doctor.Known(doctor.ParseMoving(text))
+	s.site.Moving = shown(ctx, s, "reservation", doctor.ParseMoving)
+	s.site.Partitions = shown(ctx, s, "partition", doctor.ParsePartitions)
+}
+
+// shown is what scontrol shows of all objects of a kind.
+func shown[T any](ctx context.Context, s *surveyor, kind string, parse func(string) T) doctor.Fact[T] {
+	text, err := s.run(ctx, "--oneliner", "show", kind)
+	if err != nil {
+		return doctor.Unknown[T](err.Error())
 	}
+	return doctor.Known(parse(text))
 }
 
 // ponged refuses an output without a configuration.

@@ -174,8 +174,8 @@ func TestReadBroker(t *testing.T) {
 func TestHealthOf(t *testing.T) {
 	begin := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	h := healthOf(&api.GetHealthResponse{Version: "1", Now: timestamppb.New(begin.Add(11 * time.Second)),
-		Components: []*api.Component{{Name: "store", Detail: "no leader"}, {Name: "slurm", Healthy: true}}}, begin, begin.Add(2*time.Second))
-	if h.Ahead == nil || *h.Ahead != 10*time.Second || len(h.Ill) != 1 || h.Ill["store"] != "no leader" {
+		Components: []*api.Component{{Name: "store", Detail: "no leader"}, {Name: "slurm", Healthy: true, Warning: "slow"}}}, begin, begin.Add(2*time.Second))
+	if h.Ahead == nil || *h.Ahead != 10*time.Second || len(h.Ill) != 1 || h.Ill["store"] != "no leader" || len(h.Warned) != 1 || h.Warned["slurm"] != "slow" {
 		t.Errorf("%+v", h)
 	}
 	if h := healthOf(&api.GetHealthResponse{}, begin, begin); h.Ahead != nil {

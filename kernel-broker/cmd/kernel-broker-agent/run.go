@@ -84,7 +84,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		return err
 	}
 	node, err = agent.New(agent.Parts{
-		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
+		Node: c.Node, Configuration: c.Digest, Boot: proven, Link: stream, Loaded: tools.Loaded,
 		Inventory: func() (kb.Inventory, error) {
 			found, err := inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers)
 			if c.Boot.Initrd != "" {

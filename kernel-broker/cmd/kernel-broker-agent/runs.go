@@ -30,7 +30,7 @@ const slurmGrace = 30 * time.Second
 func newKeeper(c config.Config, boot kb.Boot, broker runs.Broker, log *slog.Logger) *runs.Keeper {
 	return runs.New(runs.Options{
 		Node: c.Node, Broker: broker, Dir: c.Profiling.Dir, Sockets: c.Profiling.Sockets, Cgroups: c.Profiling.Cgroups,
-		MaxBytes: c.Profiling.MaxBytes, SlurmLimit: c.Slurmd.StartTimeout + slurmGrace, Log: log,
+		MaxBytes: c.Profiling.MaxBytes, MaxRuns: c.Profiling.MaxRuns, SlurmLimit: c.Slurmd.StartTimeout + slurmGrace, Log: log,
 		Collectors: collectors{node: c.Node, buildID: boot.BuildID, kernel: sync.OnceValue(func() profiling.Kernel { return runningKernel(boot) }),
 			most: c.Profiling.MaxBytes, overhead: c.Profiling.OverheadPercent / 100, log: log},
 	})

@@ -5,9 +5,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
@@ -15,7 +19,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/nss"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/slurm"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )
 
@@ -39,11 +45,15 @@ type authorization struct {
 	privacy   *slurm.Privacy
 	slurm     *slurm.Client
 	hangups   chan os.Signal
+	// registered are the profiles' names; set before follow.
+	registered func(context.Context) ([]string, error)
+	// What else the policy names and was not found at the last look.
+	unknown atomic.Pointer[[]string]
 }
 
 // openAuthorization has the policy in force and the record open. changed is called
 // after another policy came into force.
-func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *slurm.Client, hangups chan os.Signal, changed func()) (*authorization, error) {
+func openAuthorization(ctx context.Context, c config, log *slog.Logger, kept store.Store, client *slurm.Client, hangups chan os.Signal, changed func()) (*authorization, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -61,13 +71,13 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *
 	if err != nil {
 		return nil, err
 	}
-	r.Authorizer, err = authz.New(authz.Options{
+	r.Authorizer, err = openPolicy(ctx, authz.Options{
 		File: c.Policy, Optional: c.policyOptional(), Log: log, Changed: changed,
 		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), Users: r.directory, Accounts: r.accounts.Of,
 		JobAccount: client.Account, Record: r.record,
-	})
+	}, kept)
 	if err != nil {
-		return nil, errors.Join(usageError{err}, r.record.Close())
+		return nil, errors.Join(err, r.record.Close())
 	}
 	if err := r.NoteBroker("start", "version "+version); err != nil {
 		return nil, errors.Join(err, r.record.Close())
@@ -82,28 +92,53 @@ func (r *authorization) close() error {
 // follow reads the policy again at each SIGHUP, until ctx ends.
 func (r *authorization) follow(ctx context.Context) error {
 	r.level.Warn(ctx, r.log)
-	r.warn(ctx)
+	r.look(ctx, r.log)
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-again.C:
+			r.look(ctx, slog.New(slog.DiscardHandler))
 		case <-r.hangups:
 			r.directory.Forget()
 			r.accounts.Forget()
 			r.privacy.Forget()
 			// Reload has logged a failure, which Health reports until the file is good.
 			if r.Reload() == nil {
-				r.warn(ctx)
+				r.look(ctx, r.log)
 			}
 		}
 	}
 }
 
-// warn says of a policy what Slurm does not hold up.
-func (r *authorization) warn(ctx context.Context) {
+const (
+	// lookAgain is how often the policy's names are looked up: users come and go, and a name service that is away has none.
+	lookAgain = 10 * time.Minute
+	// lookLimit bounds looking people up, since a reload waits for it.
+	lookLimit = 20 * time.Second
+)
+
+// look finds what the policy names and the host and Slurm do not have.
+func (r *authorization) look(ctx context.Context, log *slog.Logger) {
+	limited, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	unknown := r.State().Policy.UnknownPeople(limited, r.directory)
+	for _, text := range append(r.unknownProfiles(ctx), unknown...) {
+		log.Warn("the policy names what is not there", "what", text)
+	}
+	if text := r.accountsLacking(ctx, log); text != "" {
+		unknown = append(unknown, text)
+	}
+	r.unknown.Store(&unknown)
+}
+
+// accountsLacking says which of the policy's accounts Slurm does not have; the log also, whether it does not enforce them.
+func (r *authorization) accountsLacking(ctx context.Context, log *slog.Logger) string {
 	named := r.State().Policy.Accounts()
 	if len(named) == 0 {
-		return
+		return ""
 	}
 	enforced, err := r.slurm.EnforcesAccounts(ctx)
 	var lacks []string
@@ -112,17 +147,57 @@ func (r *authorization) warn(ctx context.Context) {
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:
-		r.log.Warn("policy names accounts, and slurmctld does not say whether it has and enforces them", "error", err)
+		log.Warn("policy names accounts, and slurmctld does not say whether it has and enforces them", "error", err)
 	case err == nil && !enforced:
-		r.log.Warn("policy names accounts, and slurmctld lets every user name any: set AccountingStorageEnforce=associations in slurm.conf")
+		log.Warn("policy names accounts, and slurmctld lets every user name any: set AccountingStorageEnforce=associations in slurm.conf")
 	case len(lacks) > 0:
-		r.log.Warn("policy names accounts that Slurm does not have: any account coordinator can create them", "accounts", lacks)
+		const text = "policy names accounts that Slurm does not have: any account coordinator can create them"
+		log.Warn(text, "accounts", lacks)
+		return fmt.Sprintf("%s: %s", text, strings.Join(lacks, ", "))
 	}
+	return ""
+}
+
+// mostWarned is how many warnings one line has.
+const mostWarned = 4
+
+func (r *authorization) unknownProfiles(ctx context.Context) []string {
+	p := r.State().Policy
+	if len(p.Profiles) == 0 {
+		return nil
+	}
+	names, err := r.registered(ctx)
+	if err != nil { // a store that is away is another component's fault
+		return nil
+	}
+	return p.UnknownProfiles(names)
+}
+
+// component is the policy's health, and what it names that is not there.
+func (r *authorization) component(ctx context.Context, check func() (string, error)) server.Component {
+	c := component("policy", check)
+	warnings := r.unknownProfiles(ctx)
+	if c.Warning != "" {
+		warnings = append([]string{c.Warning}, warnings...)
+	}
+	if unknown := r.unknown.Load(); unknown != nil {
+		warnings = append(warnings, *unknown...)
+	}
+	if n := len(warnings) - mostWarned; n > 0 {
+		warnings = append(warnings[:mostWarned], fmt.Sprintf("and %d more (kernelctl policy check FILE)", n))
+	}
+	c.Warning = strings.Join(warnings, "; ")
+	return c
 }
 
 // authorizeJob decides whether a job may use a profile. Its lookups do not queue behind those of callers.
 func (r *authorization) authorizeJob(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
 	return r.AuthorizeJob(nss.ForJob(ctx), job, ref)
+}
+
+// authorizeProfiling decides likewise whether it may be profiled.
+func (r *authorization) authorizeProfiling(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
+	return r.AuthorizeProfiling(nss.ForJob(ctx), job, ref)
 }
 
 // verifier judges users' credentials; nil where nobody is to be known over the

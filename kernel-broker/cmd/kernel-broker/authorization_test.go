@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +18,44 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/nss"
 )
+
+// The names in a policy that nothing and nobody has are in the log at a reload, and in the health as long as it is so.
+func TestNamesThatAreNotThere(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "getent"), []byte("#!/bin/sh\nexit 2\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	file := filepath.Join(dir, "policy.yaml")
+	text := "profiles:\n  mitgmc:\n    use:\n      - groups: [ocaen]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var logs bytes.Buffer
+	registered := []string{"mitgcm"}
+	r := &authorization{directory: nss.New(), registered: func(context.Context) ([]string, error) { return registered, nil }}
+	var err error
+	if r.Authorizer, err = authz.New(authz.Options{File: file, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	r.look(t.Context(), slog.New(slog.NewTextHandler(&logs, nil)))
+	profile, group := `:2: no profile "mitgmc" is registered, so its rules restrict no kernel; did you mean "mitgcm"?`, `:4: this host knows no group "ocaen" (getent group ocaen)`
+	if got := r.component(t.Context(), r.Health); !got.Healthy || got.Warning != file+profile+"; "+file+group {
+		t.Errorf("%+v", got)
+	}
+	if got := logs.String(); strings.Count(got, "level=WARN") != 2 || !strings.Contains(got, "mitgmc") || !strings.Contains(got, "ocaen") {
+		t.Errorf("%s", got)
+	}
+	registered = append(registered, "mitgmc")
+	if got := r.component(t.Context(), r.Health); got.Warning != file+group {
+		t.Errorf("registered: %+v", got)
+	}
+	many := []string{"a", "b", "c", "d", "e", "f"}
+	r.unknown.Store(&many)
+	if got := r.component(t.Context(), r.Health); got.Warning != "a; b; c; d; and 2 more (kernelctl policy check FILE)" {
+		t.Errorf("%+v", got)
+	}
+}
 
 // A job is authorized while hundreds of users' calls wait for the host's name
 // service.

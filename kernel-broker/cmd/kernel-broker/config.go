@@ -21,6 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -91,6 +92,9 @@ type config struct {
 	ResetCommand    []string `yaml:"reset_command"`
 
 	Runs runsConfig `yaml:"runs"`
+
+	// path and digest of the file; empty without one.
+	path, digest string
 }
 
 // defaults is the configuration of a broker that was told nothing.
@@ -131,6 +135,7 @@ func defaults() config {
 func (c config) plan() plan.Config {
 	p := c.Switch.Config
 	p.CanReset, p.RunDeliverLimit, p.RunRequestLimit = len(c.ResetCommand) > 0, c.Runs.DeliverLimit, c.Runs.RequestLimit
+	p.RunsOfUser = c.Runs.OfUser
 	return p
 }
 
@@ -145,6 +150,7 @@ func load(path string) (config, error) {
 	if err := strictyaml.Decode(path, data, &c); err != nil && !errors.Is(err, io.EOF) {
 		return c, fmt.Errorf("configuration: %w", err)
 	}
+	c.path, c.digest = path, digest.Of(data)
 	c.Limits.takeFormer()
 	if err := c.validate(); err != nil {
 		return c, fmt.Errorf("configuration: %s: %w", path, err)

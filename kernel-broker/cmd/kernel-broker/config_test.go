@@ -33,6 +33,7 @@ func TestSampleIsTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := defaults()
+	want.path, want.digest = c.path, c.digest
 	want.Etcd.Endpoints, want.Administrators, want.ResetCommand = []string{}, []string{}, []string{}
 	want.Slurm.Controllers = []string{}
 	if !reflect.DeepEqual(c, want) {
@@ -96,7 +97,7 @@ func keys(of reflect.Type) []string {
 	for i := range of.NumField() {
 		f := of.Field(i)
 		key := f.Tag.Get("yaml")
-		if f.Type.Kind() == reflect.Interface || f.Type.Kind() == reflect.Pointer || key == "-" {
+		if !f.IsExported() || f.Type.Kind() == reflect.Interface || f.Type.Kind() == reflect.Pointer || key == "-" {
 			continue // ignored, or a former name
 		}
 		if key != ",inline" {

@@ -22,7 +22,6 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -91,7 +90,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	}
 	clock := controller.NewClock()
 	slurmctld := slurm.New(slurm.Options{Now: clock.Now, BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit})
-	auth, err := openAuthorization(ctx, c, log, slurmctld, hangups, func() { profiles.Republish() })
+	auth, err := openAuthorization(ctx, c, log, kept, slurmctld, hangups, func() { profiles.Republish() })
 	if err != nil {
 		return err
 	}
@@ -102,6 +101,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	}()
 	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.Has, CheckEnvelope: checkSignature,
 		Restricted: func(profile string) bool { return auth.State().Policy.Restricted(profile) }})
+	auth.registered = profiles.Names
 	if ctl, err = newController(ctx, c, log, kept, profiles, files, slurmctld, auth, clock, service); err != nil {
 		return err
 	}
@@ -148,9 +148,11 @@ func checkBeforehand(c config, log *slog.Logger) (func(kb.Kernel, []byte) error,
 func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files *artifact.Store, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
 	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
-		Slurm: slurmctld, Clock: clock, Authorize: auth.authorizeJob,
+		Slurm: slurmctld, Clock: clock, Authorize: auth.authorizeJob, AuthorizeProfiling: auth.authorizeProfiling,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, KeepJobBytes: c.Etcd.QuotaBytes / 2, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
 		Runs: c.Runs.RunLimits, HasArtifact: files.Has, CheckArtifact: files.Check, Alive: service.Alive,
+		// Results of runs have half of the store, kernels the other.
+		RunRoom: func() (uint64, error) { room, err := files.Capacity(); return room / 2, err }, KeepRunBytes: int64(c.Artifacts.MaxBytes / 2), ReleaseArtifact: files.Release,
 	}
 	if len(c.ResetCommand) > 0 {
 		command, err := power.New(c.ResetCommand)
@@ -158,6 +160,9 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 			return nil, usageError{err}
 		}
 		o.Reset = command
+		if err := command.Check(); err != nil {
+			log.Warn("nodes cannot be reset", "error", err)
+		}
 	}
 	return controller.New(ctx, o)
 }
@@ -193,7 +198,7 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (*etcdstore.Stor
 
 // grpcServer is the API and what its listeners have to hold to.
 type grpcServer struct {
-	*grpc.Server
+	*server.Server
 	options server.Options
 }
 
@@ -226,7 +231,9 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 				component("store", func() (string, error) { return kept.Health(ctx) }),
 				component("slurm", func() (string, error) { return ctl.SlurmHealth(ctx) }),
 				component("admin-level", func() (string, error) { return auth.level.Health(ctx) }),
-				component("policy", auth.Health),
+				component("configuration", c.configurationHealth),
+				auth.component(ctx, func() (string, error) { return c.policyHealth(auth) }),
+				component("reset-command", c.resetHealth),
 				component("audit-log", auth.record.Health),
 				component("stock-images", func() (string, error) { return ctl.ImageHealth(ctx) }),
 				component("hardware", func() (string, error) { return ctl.LedgerHealth(ctx) }),
@@ -240,14 +247,6 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	api.RegisterHardwareServiceServer(serving, server.NewHardwareService(ctl))
 	api.RegisterRunServiceServer(serving, runService(c, ctl, files, administrators))
 	return serving, nil
-}
-
-func component(name string, look func() (string, error)) server.Component {
-	detail, err := look()
-	if err != nil {
-		return server.Component{Name: name, Detail: err.Error()}
-	}
-	return server.Component{Name: name, Healthy: true, Detail: detail}
 }
 
 func uids(names []string) ([]uint32, error) {

@@ -21,12 +21,13 @@ import (
 type runsConfig struct {
 	DeliverLimit         time.Duration `yaml:"deliver_limit"`
 	RequestLimit         time.Duration `yaml:"request_limit"`
+	OfUser               int           `yaml:"of_user"`
 	controller.RunLimits `yaml:",inline"`
 }
 
 func defaultRuns() runsConfig {
 	p := plan.Defaults()
-	return runsConfig{p.RunDeliverLimit, p.RunRequestLimit, controller.DefaultRunLimits()}
+	return runsConfig{p.RunDeliverLimit, p.RunRequestLimit, p.RunsOfUser, controller.DefaultRunLimits()}
 }
 
 // longestStandby: the hook of a plain job waits no longer, however it is set
@@ -41,8 +42,8 @@ func (c runsConfig) validate() error {
 		return fmt.Errorf("runs.standby: %v is not within 0 to %v", c.Standby, longestStandby)
 	case c.MaxBytes < 1<<20 || c.MaxBytes > math.MaxInt64:
 		return fmt.Errorf("runs.max_bytes: %d is less than 1 MiB, or too large", c.MaxBytes)
-	case c.Keep < 1:
-		return errors.New("runs.keep must be at least 1")
+	case c.Keep < 1 || c.OfUser < 1:
+		return errors.New("runs.keep and runs.of_user must be at least 1")
 	}
 	return nil
 }

@@ -220,7 +220,11 @@ func measuring(r profiling.Result) float64 {
 func caveats(r profiling.Result) []string {
 	out := []string{}
 	for _, c := range r.Estimated() {
-		out = append(out, fmt.Sprintf("%s observed %s of the time, to cost the job no more than is allowed: its counts are estimates", c.Collector, Percent(c.Share())))
+		what := "its counts are estimates"
+		if len(c.Scaled) == 0 {
+			what = "its figures are of that part"
+		}
+		out = append(out, fmt.Sprintf("%s observed %s of the time, to cost the job no more than is allowed: %s", c.Collector, Percent(c.Share()), what))
 	}
 	for _, p := range r.Partial {
 		out = append(out, fmt.Sprintf("node %s: %s%s", p.Node, prefix(p.Collector), p.Why))

@@ -99,12 +99,12 @@ func quietCPUs(f facts) []Step {
 	byInterrupts, byThreads := min(1, interrupts/wanted), max(0, min(1, threads/wanted)-n.Observing())
 	return []Step{
 		{
-			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, Bound: &byThreads,
+			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, Bound: &byThreads, Estimate: f.estimated(profiling.CollectNoise),
 			Why: fmt.Sprintf("other tasks, without the agent that observed, had the job's CPUs for %s of the time that it wanted them", Percent(byThreads)),
 			How: isolating(f.result),
 		},
 		{
-			What: MoveInterrupts, Title: "Interrupts elsewhere", Kernel: true, Bound: &byInterrupts,
+			What: MoveInterrupts, Title: "Interrupts elsewhere", Kernel: true, Bound: &byInterrupts, Estimate: f.estimated(profiling.CollectNoise),
 			Why: fmt.Sprintf("interrupts took %s of the time that the job wanted its CPUs", Percent(byInterrupts)),
 			How: "a profile with irqaffinity= for the CPUs that the job does not use" + againstTick(f.result),
 		},

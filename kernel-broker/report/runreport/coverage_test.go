@@ -54,6 +54,23 @@ func TestEstimatesAreNeverShownAsCounts(t *testing.T) {
 	}
 }
 
+// What samples is not scaled: its shares hold, and its sums are of the time that it observed.
+func TestAPartOfTheTimeIsSaid(t *testing.T) {
+	for _, c := range []profiling.Collector{profiling.CollectNoise, profiling.CollectCallgraph} {
+		part := full()
+		part.Cover(profiling.Coverage{Node: "n1", Collector: c, BudgetPPM: 40000, SpanNS: 1e9, ObservedNS: 125e6, Pauses: 3, JobNS: 1e9, ObservedJobNS: 2e8, CostNS: 3e7})
+		said := text(t, part)
+		for _, want := range []string{"this collector observed 12.5 % of the time", "Shares are of that time; as seen", string(c) + " observed 12.5 % of the time"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s: the report lacks %q:\n%s", c, want, said)
+			}
+		}
+		if strings.Contains(said, "are scaled by") {
+			t.Errorf("%s: it is called scaled", c)
+		}
+	}
+}
+
 // Two parts of a run on one node are of one node.
 func TestNodesAreCountedOnce(t *testing.T) {
 	result := full()

@@ -79,7 +79,7 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{Programs: programs}
+	s := &session{programs: programs}
 	program, err := programs.Program("function_called")
 	if err == nil {
 		s.link, err = link.KprobeMulti(program, link.KprobeMultiOptions{Addresses: all})
@@ -90,11 +90,18 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 	return s, nil
 }
 
+// session counts each call, and never pauses.
 type session struct {
-	*bpf.Programs
-	link    link.Link
-	symbols *kallsyms.Table
+	programs *bpf.Programs
+	link     link.Link
+	symbols  *kallsyms.Table
 }
+
+// Missing implements collect.Session.
+func (s *session) Missing() []bpf.Missing { return s.programs.Missing() }
+
+// Spent implements collect.Session.
+func (s *session) Spent() (bpf.Cost, error) { return s.programs.Spent() }
 
 // Stop detaches the program.
 func (s *session) Stop() error {
@@ -103,11 +110,11 @@ func (s *session) Stop() error {
 		err = s.link.Close()
 		s.link = nil
 	}
-	return errors.Join(err, s.Programs.Stop())
+	return errors.Join(err, s.programs.Stop())
 }
 
 // Close stops and releases the maps.
-func (s *session) Close() error { return errors.Join(s.Stop(), s.Programs.Close()) }
+func (s *session) Close() error { return errors.Join(s.Stop(), s.programs.Close()) }
 
 // edge is the key of the kernel's map.
 type edge struct{ From, To uint64 }
@@ -124,10 +131,10 @@ func (s *session) Read(result *profiling.Result) error {
 	}
 	counts := &profiling.CallCounts{}
 	var err error
-	if counts.Lost, err = bpf.Sum[uint64](s.Programs, "lost", 0); err != nil {
+	if counts.Lost, err = bpf.Sum[uint64](s.programs, "lost", 0); err != nil {
 		return err
 	}
-	err = bpf.Counts(s.Programs, "edges", func(key edge, calls uint64) error {
+	err = bpf.Counts(s.programs, "edges", func(key edge, calls uint64) error {
 		counts.Calls += calls
 		// A call may be a function's last instruction.
 		counts.Edges = append(counts.Edges, profiling.CallCount{From: s.symbols.Name(key.From - 1), To: s.symbols.Name(key.To), Calls: calls})

@@ -74,6 +74,31 @@ type session struct {
 	stopped uint64
 }
 
+// Pause ends what is under way on each CPU, of which no program would see the end.
+func (s *session) Pause() error {
+	now, err := bpf.Clock()
+	if err == nil {
+		err = s.Programs.Pause()
+	}
+	if err != nil {
+		return err
+	}
+	cpus, err := s.Map("cpus")
+	if err != nil {
+		return err
+	}
+	for number := range uint32(s.cpus) {
+		state, err := bpf.Lookup[cpuState](s.Programs, "cpus", number)
+		if err == nil && state.cut(now) {
+			err = cpus.Put(number, state)
+		}
+		if err != nil {
+			return fmt.Errorf("state of CPU %d: %w", number, err)
+		}
+	}
+	return nil
+}
+
 // Stop detaches the programs.
 func (s *session) Stop() error {
 	err := s.Programs.Stop()
@@ -165,8 +190,11 @@ type cpuState struct {
 	Dropped                      uint64
 }
 
-// nobody: the CPU is idle; the first of the occupants in the C file.
-const nobody = 0
+// The occupants of a CPU in the C file, but for the thread in a job's place. Nobody: the job does not want the CPU.
+const (
+	nobody = 0
+	job    = 1
+)
 
 // wanted is how long the job wanted the CPU, up to an instant: the kernel side
 // adds up only when the CPU changes hands.
@@ -176,6 +204,19 @@ func (s *cpuState) wanted(now uint64) uint64 {
 		sum += now - s.Mark
 	}
 	return sum
+}
+
+// cut ends the CPU's state at an instant, and reports whether there was one. A thread that has the job's place is left out,
+// with its time: how long it stays is not known.
+func (s *cpuState) cut(now uint64) bool {
+	if s.Occupant == nobody {
+		return false
+	}
+	if s.Occupant == job && now > s.Mark {
+		s.JobNS += now - s.Mark
+	}
+	s.Occupant, s.Victim, s.IRQBegan, s.SoftBegan = nobody, 0, 0, 0
+	return true
 }
 
 // kinds in the order of the C file.

@@ -49,3 +49,25 @@ func TestWantedContinues(t *testing.T) {
 		}
 	}
 }
+
+// A pause ends what is under way: nobody sees its end. What the job had up to there stays its own.
+func TestPauseCuts(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, want cpuState
+		changed      bool
+	}{
+		"idle":                {cpuState{JobNS: 10, Mark: 100}, cpuState{JobNS: 10, Mark: 100}, false},
+		"the job":             {cpuState{JobNS: 10, Mark: 100, Occupant: job}, cpuState{JobNS: 60, Mark: 100}, true},
+		"marked meanwhile":    {cpuState{JobNS: 10, Mark: 200, Occupant: job}, cpuState{JobNS: 10, Mark: 200}, true},
+		"in an interrupt":     {cpuState{LostNS: 7, Mark: 100, Occupant: job, IRQBegan: 120, SoftBegan: 110}, cpuState{JobNS: 50, LostNS: 7, Mark: 100}, true},
+		"another has its CPU": {cpuState{JobNS: 10, ThiefNS: 5, Mark: 100, ThiefBegan: 100, Occupant: 2, Victim: 42}, cpuState{JobNS: 10, ThiefNS: 5, Mark: 100, ThiefBegan: 100}, true},
+	} {
+		got := c.before
+		if changed := got.cut(150); changed != c.changed || got != c.want {
+			t.Errorf("%s: %+v, %v", name, got, changed)
+		}
+		if got.wanted(1000) != c.want.JobNS+c.want.ThiefNS {
+			t.Errorf("%s: the pause counts as the job's: %d", name, got.wanted(1000))
+		}
+	}
+}

@@ -39,9 +39,10 @@ static __always_inline struct noise_cpu *cpu_at(__u32 number)
 	return bpf_map_lookup_elem(&cpus, &number);
 }
 
+/* Nothing in a pause: the agent ends what was under way. */
 static __always_inline struct noise_cpu *this_cpu(void)
 {
-	return cpu_at(bpf_get_smp_processor_id());
+	return looking() ? cpu_at(bpf_get_smp_processor_id()) : NULL;
 }
 
 static __always_inline void record(struct noise_cpu *cpu,
@@ -139,7 +140,7 @@ int BPF_PROG(task_changes, bool preempt, struct task_struct *prev,
 	     struct task_struct *next)
 {
 	__u32 here = bpf_get_smp_processor_id();
-	struct noise_cpu *cpu = cpu_at(here);
+	struct noise_cpu *cpu = this_cpu();
 	__u32 before;
 	__u64 now;
 
