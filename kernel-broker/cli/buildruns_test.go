@@ -69,7 +69,7 @@ func TestRunsForABuild(t *testing.T) {
 			t.Errorf("%+v, %v", traces, err)
 		}
 	}
-	for _, words := range []string{"run 8: 1 system calls and 2 functions that its job used stay in the kernel; 24.0 % of its CPU time is the kernel's, by which the verdict judges the whole; it is not whole (node n2: lost delivered nothing[31m), and what there is of it counts\n",
+	for _, words := range []string{"run 8: 1 system calls and 2 functions that its job used stay in the kernel; 24 % of its CPU time is the kernel's, by which the verdict judges the whole; it is not whole (node n2: lost delivered nothing[31m), and what there is of it counts\n",
 		"run 7: counters in 1 archives\n"} {
 		if !strings.Contains(said.String(), words) {
 			t.Errorf("no %q in\n%s", words, said.String())

@@ -20,6 +20,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/pprof"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/runreport"
@@ -207,10 +208,36 @@ func (a *app) report(ctx context.Context, r *api.Run) (runreport.Report, error) 
 	if err != nil {
 		return runreport.Report{}, err
 	}
+	site, err := a.siteProfiles(ctx)
+	if err != nil {
+		return runreport.Report{}, err
+	}
 	return runreport.New(runreport.Run{
 		ID: r.GetId(), State: runState(r), Reason: r.GetReason(), Job: runJob(r), User: r.GetUser(), Kernel: runKernel(r),
 		Collectors: r.GetCollectors(), RequestedBy: r.GetRequestedBy(), Began: convert.TimeFromProto(r.GetBegan()), Ended: convert.TimeFromProto(r.GetEnded()),
-	}, result, time.Now()), nil
+	}, result, time.Now(), site...), nil
+}
+
+// siteProfiles are those that a job can request now, but stock.
+func (a *app) siteProfiles(ctx context.Context) ([]advice.SiteProfile, error) {
+	profiles, err := a.profiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var site []advice.SiteProfile
+	for _, p := range profiles {
+		v := findVersion(p, p.GetDefaultVersion())
+		if p.GetName() == kb.StockProfile || v == nil || versionState(v) != stateAvailable {
+			continue
+		}
+		one := advice.SiteProfile{Name: p.GetName()}
+		if gain := v.GetMeasured().GetToStock(); gain.GetKernel() != nil && !gain.GetMayBeChance() && !gain.GetUnequal() {
+			saves := -gain.GetKernel().GetPercent() / 100
+			one.Saves = &saves
+		}
+		site = append(site, one)
+	}
+	return site, nil
 }
 
 // result of all nodes of a run. A node without a result makes it incomplete.

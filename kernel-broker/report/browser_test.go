@@ -34,6 +34,10 @@ const driver = `
   document.querySelector(".whole").click(); out.push("back: " + shown());
   var find = document.querySelector(".find"); find.value = "COPY"; find.dispatchEvent(new Event("input"));
   out.push("found: " + document.querySelectorAll(".found").length + " " + document.querySelector("output").textContent);
+  function press(key) { document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: key, bubbles: true })); return document.activeElement.getAttribute("data-name"); }
+  document.querySelector(".frame").focus();
+  out.push("keys: " + ["ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp", "ArrowRight", "ArrowRight", "ArrowLeft", "Home"].map(press).join(" "));
+  out.push("stops: " + document.querySelectorAll('.frame[tabindex="0"]').length);
   document.title = out.join("\n");
 })();
 `
@@ -52,6 +56,7 @@ func TestInBrowser(t *testing.T) {
 		"up: c b a", "down: b c a descending", "name: a b c", "printed: 1", "after: 0",
 		"whole: all860 write516 copy258 write86 read344 copy172", "write: all860 write860 copy430 write143",
 		"back: all860 write516 copy258 write86 read344 copy172", "found: 2 50.0 % of all",
+		"keys: write copy write write read read write all", "stops: 1",
 	}, "\n")
 	if got == nil || got[1] != want {
 		t.Errorf("got\n%v\nwant\n%s", got, want)

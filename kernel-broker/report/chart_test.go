@@ -148,12 +148,12 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("Count(%v) = %q, want %q", v, got, want)
 		}
 	}
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5 << 20: "5.00 MiB", -2048: "-2.0 KiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.50 KiB", 3 << 29: "1.50 GiB", 130 << 20: "130 MiB", 5 << 20: "5.00 MiB", -2048: "-2.00 KiB"} {
 		if got := Bytes(n); got != want {
 			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
 		}
 	}
-	for v, want := range map[float64]string{1.5: "1.5 s", 999.5: "999.5 s", 12345.6: "12,346 s", 1234567.8: "1,234,568 s", 0.0123: "12.3 ms", 0.0000456: "45.6 µs", 0.00000007: "70 ns", 0: "0 ns"} {
+	for v, want := range map[float64]string{1.5: "1.5 s", 999.4: "999 s", 999.7: "1,000 s", 24.975: "25 s", 12345.6: "12,346 s", 1234567.8: "1,234,568 s", 0.0123: "12.3 ms", 0.0000456: "45.6 µs", 0.00000007: "70 ns", 0: "0 ns"} {
 		if got := Seconds(v); got != want {
 			t.Errorf("Seconds(%v) = %q, want %q", v, got, want)
 		}

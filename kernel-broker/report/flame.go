@@ -12,7 +12,7 @@ import (
 
 // Flame is a call graph as nested bars: below each function those that it
 // called, as wide as what they cost. A click makes a function as wide as the
-// page, and what is searched for is marked; without a script it stands still.
+// page, and what is searched for is marked; without a script it stands still. It is one stop of the Tab key: arrow keys move in it.
 type Flame struct {
 	Caption string
 	Axis    string
@@ -68,6 +68,9 @@ type frameLayout struct {
 	From, Share float64
 	Depth       int
 }
+
+// Level as assistive technology counts it, from 1.
+func (f frameLayout) Level() int { return f.Depth + 1 }
 
 // Layout places everything.
 func (f Flame) Layout() FlameLayout {

@@ -186,18 +186,37 @@ func thousands(digits string) string {
 	return sign + digits
 }
 
-// Bytes in KiB or MiB.
+// Bytes in KiB, MiB or GiB.
 func Bytes(n int64) string {
 	switch {
+	case n >= 1<<30 || n <= -1<<30:
+		return significant(float64(n)/(1<<30)) + " GiB"
 	case n >= 1<<20 || n <= -1<<20:
-		return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
+		return significant(float64(n)/(1<<20)) + " MiB"
 	case n >= 1<<10 || n <= -1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+		return significant(float64(n)/(1<<10)) + " KiB"
 	}
 	return fmt.Sprintf("%d B", n)
 }
 
-// Seconds with a unit that leaves one to three digits before the point; from a
+// significant rounds to three digits, and to whole numbers above.
+func significant(v float64) string {
+	if size := math.Abs(v); size >= 99.95 || size == 0 {
+		return thousands(strconv.FormatFloat(v, 'f', 0, 64))
+	}
+	return strconv.FormatFloat(v, 'f', 2-int(math.Floor(math.Log10(math.Abs(v)*1.0005))), 64)
+}
+
+// short is significant without zeros at the end.
+func short(v float64) string {
+	text := significant(v)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}
+
+// Seconds with a unit that leaves one to three digits before the point, rounded to three; from a
 // thousand seconds on they are whole, thousands apart.
 func Seconds(v float64) string {
 	if math.Abs(v) >= 1000 {
@@ -208,8 +227,8 @@ func Seconds(v float64) string {
 		size float64
 	}{{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}} {
 		if math.Abs(v) >= unit.size {
-			return strconv.FormatFloat(v/unit.size, 'g', 4, 64) + " " + unit.name
+			return short(v/unit.size) + " " + unit.name
 		}
 	}
-	return strconv.FormatFloat(v/1e-9, 'g', 4, 64) + " ns"
+	return short(v/1e-9) + " ns"
 }

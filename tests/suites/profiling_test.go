@@ -189,7 +189,7 @@ func (p *profiled) shown(r runRecord) {
 	}{
 		{[]string{id, "complete", "alice", "2/2"}, []string{"run", "list"}},
 		{[]string{"Requested by:", "alice", "n1", "n2", "delivered"}, []string{"run", "show", id}},
-		{[]string{"/*.meta", "one small write", "/*.data", "small writes in order", "reads in order", "What the measuring cost"}, []string{"run", "report", id}},
+		{[]string{"/*.meta", "one small write", "/*.data", "small writes in order", "reads in order", "What profiling cost"}, []string{"run", "report", id}},
 		{[]string{"run.html written"}, []string{"run", "report", id, "--html", "run.html"}},
 	} {
 		out := p.try("alice", append([]string{"kernelctl"}, c.args...)...)

@@ -17,7 +17,9 @@ package advice
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -71,8 +73,27 @@ type Step struct {
 	How string `json:"how"`
 	// Estimate: the bound comes from a collector that saw a part of the time only.
 	Estimate bool `json:"estimate,omitempty"`
+	// By is who can do it.
+	By Doer `json:"by"`
 	// Kernel: it is done by a kernel or its arguments, not by the program.
 	Kernel bool `json:"kernel"`
+}
+
+// Doer is who can take a step.
+type Doer string
+
+// The doers.
+const (
+	ByBuilder       Doer = "kernel builder"
+	ByAdministrator Doer = "administrator"
+	ByAuthor        Doer = "program's author"
+)
+
+// SiteProfile is a profile that the site offers.
+type SiteProfile struct {
+	Name string
+	// Saves is the share of the stock kernel's work that its kernel saved when it was measured; nil if nobody measured it.
+	Saves *float64
 }
 
 // What the steps are called, beside those of package patterns.
@@ -90,6 +111,8 @@ type facts struct {
 	jobNS float64
 	// kernel is the share of it that the kernel had, without the measuring.
 	kernel float64
+	// site's profiles, what saves most first.
+	site []SiteProfile
 }
 
 // rule gives steps, with or without a bound.
@@ -97,9 +120,10 @@ type rule func(f facts) []Step
 
 var rules = []rule{profiledKernel, largerPages, quietCPUs, program}
 
-// Decide judges the result of a whole run.
-func Decide(r profiling.Result) Decision {
-	f := facts{result: r}
+// Decide judges the result of a whole run, at a site that offers these profiles.
+func Decide(r profiling.Result, site ...SiteProfile) Decision {
+	f := facts{result: r, site: slices.Clone(site)}
+	slices.SortStableFunc(f.site, func(a, b SiteProfile) int { return cmp.Compare(b.saves(), a.saves()) })
 	for _, n := range r.Nodes {
 		f.jobNS += float64(n.JobNS)
 	}
@@ -124,8 +148,15 @@ func Decide(r profiling.Result) Decision {
 	slices.SortStableFunc(d.Steps, func(a, b Step) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.bound(), a.bound()))
 	})
-	d.judge(r, share)
+	d.judge(f, share)
 	return d
+}
+
+func (p SiteProfile) saves() float64 {
+	if p.Saves == nil {
+		return 0
+	}
+	return *p.Saves
 }
 
 // rank keeps estimates behind what was measured.
@@ -155,32 +186,55 @@ func (s Step) whole() string {
 	return "the job's CPU time"
 }
 
-func (d *Decision) judge(r profiling.Result, share float64) {
+func (d *Decision) judge(f facts, share float64) {
 	switch {
 	case d.KernelShare == nil && share > 0:
 		d.Verdict = Unknown
 		d.Headline = fmt.Sprintf("Nothing can be said: the profiler took all of the %s of the job's CPU time that the kernel had.", Percent(share))
+		return
 	case d.KernelShare == nil:
 		d.Verdict = Unknown
 		d.Headline = "Nothing can be said: the job's CPU time is not known."
-	case len(d.Steps) == 0 || d.Steps[0].Bound == nil:
+		return
+	}
+	d.Headline = fmt.Sprintf("This job spent %s of its time in the kernel%s", Percent(*d.KernelShare), d.apart())
+	if len(d.Steps) == 0 || d.Steps[0].Bound == nil {
 		d.Verdict = NothingToGain
-		d.Headline = fmt.Sprintf("Nothing to gain: the job spends %s of its time in the kernel%s", Percent(*d.KernelShare), d.apart())
-		if r.Noise != nil {
-			d.Headline += fmt.Sprintf(", and %s of it is taken by others", Percent(1-r.Noise.Left()))
+		if n := f.result.Noise; n != nil {
+			d.Headline += fmt.Sprintf(", and others took %s", Percent(1-n.Left()))
 		}
-		d.Headline += "."
+		d.Headline += ": nothing to gain from another kernel."
 		if len(d.Steps) > 0 {
 			d.Headline += " What the program could do otherwise stands below."
 		}
-	default:
-		best := d.Steps[0]
-		if d.Verdict = WorthAChange; best.Kernel {
-			d.Verdict = WorthAKernel
-		}
-		d.Headline = fmt.Sprintf("%s: saves at most %s of %s; the job spends %s in the kernel%s.",
-			best.Title, Percent(best.bound()), best.whole(), Percent(*d.KernelShare), d.apart())
+		return
 	}
+	best := d.Steps[0]
+	if d.Verdict = WorthAChange; best.Kernel {
+		d.Verdict = WorthAKernel
+	}
+	d.Headline += fmt.Sprintf("; %s would save at most %s of %s.", lower(best.Title), Percent(best.bound()), best.whole())
+	if best.What == ProfiledKernel {
+		d.Headline += f.expected()
+	}
+}
+
+// expected is what the site's kernels tell of how much of the bound one may save.
+func (f facts) expected() string {
+	if len(f.site) == 0 || f.site[0].saves() <= 0 {
+		return ""
+	}
+	best := f.site[0]
+	return fmt.Sprintf(" This site's best, %s, saves %s of the kernel's work: as good a one would save %s here.",
+		best.Name, Percent(best.saves()), Percent(best.saves()*f.kernel))
+}
+
+// lower lets a title stand within a sentence.
+func lower(title string) string {
+	if len(title) > 1 && title[1] >= 'A' && title[1] <= 'Z' {
+		return title // CPUs
+	}
+	return strings.ToLower(title[:1]) + title[1:]
 }
 
 // apart says what the share of the kernel is without, so that it can be told
@@ -246,13 +300,16 @@ func prefix(c profiling.Collector) string {
 	return string(c) + ": "
 }
 
+// Percent is a share for people, with two digits.
 func Percent(share float64) string {
-	switch p := 100 * share; {
-	case p != 0 && p < 0.01 && p > -0.01:
+	switch p := 100 * math.Abs(share); {
+	case p != 0 && p < 0.01:
 		return "less than 0.01 %"
-	case p < 1 && p > -1:
-		return fmt.Sprintf("%.2g %%", p)
+	case p < 1:
+		return fmt.Sprintf("%.2g %%", 100*share)
+	case p < 9.95:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*share), ".0") + " %"
 	default:
-		return fmt.Sprintf("%.1f %%", p)
+		return fmt.Sprintf("%.0f %%", 100*share)
 	}
 }

@@ -47,25 +47,25 @@ func TestDecide(t *testing.T) {
 		headline string
 	}{
 		{"no time known", profiling.Result{}, Unknown, "", 0, "the job's CPU time is not known"},
-		{"all in the program", job(3, nil), NothingToGain, "", 0, "Nothing to gain: the job spends 0.3 % of its time in the kernel."},
+		{"all in the program", job(3, nil), NothingToGain, "", 0, "This job spent 0.3 % of its time in the kernel: nothing to gain from another kernel."},
 		{"and nobody in its way", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseIRQ, 2) }), NothingToGain, "", 0,
-			"0.3 % of its time in the kernel, and 0.2 % of it is taken by others."},
-		{"much in the kernel", job(400, nil), WorthAKernel, ProfiledKernel, 0.4, "at most 40.0 %"},
+			"This job spent 0.3 % of its time in the kernel, and others took 0.2 %: nothing to gain from another kernel."},
+		{"much in the kernel", job(400, nil), WorthAKernel, ProfiledKernel, 0.4, "This job spent 40 % of its time in the kernel; a kernel of its own would save at most 40 % of the job's CPU time."},
 		{"the measuring is not the kernel's", job(300, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
-		}), WorthAKernel, ProfiledKernel, 0.1, "the job spends 10.0 % in the kernel (the profiler's own 20.0 % is already subtracted)."},
+		}), WorthAKernel, ProfiledKernel, 0.1, "This job spent 10 % of its time in the kernel (the profiler's own 20 % is already subtracted); a kernel"},
 		{"observed for a part of the time, at a part of the cost", job(300, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
 			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", JobNS: 1000, ObservedJobNS: 500, CostNS: 100})
-		}), WorthAKernel, ProfiledKernel, 0.2, "the job spends 20.0 % in the kernel (the profiler's own 10.0 % is already subtracted)."},
+		}), WorthAKernel, ProfiledKernel, 0.2, "spent 20 % of its time in the kernel (the profiler's own 10 % is already subtracted);"},
 		{"windows where the job began, busier than all the rest", job(50, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 1000, SpentNS: 38}}
 			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", Exact: true, JobNS: 1e6, ObservedJobNS: 1e6, CostNS: 4000})
-		}), WorthAKernel, ProfiledKernel, 0.046, "the job spends 4.6 % in the kernel (the profiler's own 0.4 % is already subtracted)."},
+		}), WorthAKernel, ProfiledKernel, 0.046, "spent 4.6 % of its time in the kernel (the profiler's own 0.4 % is already subtracted);"},
 		{"neighbours", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) }), WorthAKernel, IsolateCPUs, 0.2,
-			"CPUs for the job alone: saves at most 20.0 % of the time that it wanted its CPUs"},
+			"; CPUs for the job alone would save at most 20 % of the time that it wanted its CPUs."},
 		{"interrupts", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseSoftIRQ, 50) }), WorthAKernel, MoveInterrupts, 0.05,
-			"Interrupts elsewhere: saves at most 5.0 % of the time that it wanted its CPUs"},
+			"; interrupts elsewhere would save at most 5 % of the time that it wanted its CPUs."},
 		{"page faults take no more than the kernel had", job(30, func(r *profiling.Result) {
 			// Outside of calls, too, the collector books the work of a fault as that of a fault.
 			r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{
@@ -73,10 +73,10 @@ func TestDecide(t *testing.T) {
 					profiling.CauseFault: {Count: 100, NS: 29e6}, profiling.CauseCall: {NS: 1e6}}},
 				{Name: "read", Count: 1, Split: map[profiling.Cause]profiling.Part{profiling.CauseFault: {Count: 5, NS: 20e6}}},
 			}}
-		}), WorthAKernel, ProfiledKernel, 0.03, "saves at most 3.0 % of the job's CPU time"},
+		}), WorthAKernel, ProfiledKernel, 0.03, "would save at most 3 % of the job's CPU time"},
 		{"the profiler took more than the kernel had", job(120, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 1091}}
-		}), Unknown, "", 0, "the profiler took all of the 12.0 % of the job's CPU time that the kernel had."},
+		}), Unknown, "", 0, "the profiler took all of the 12 % of the job's CPU time that the kernel had."},
 		{"small writes", job(200, func(r *profiling.Result) {
 			r.IO = appends(10000)
 			r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{calls("write", 10000, 150)}}
@@ -218,8 +218,27 @@ func TestBounds(t *testing.T) {
 	})
 }
 
+// A site that has kernels hears of them, and what the best of them would save.
+func TestTheSitesOwnKernels(t *testing.T) {
+	saves := func(share float64) *float64 { return &share }
+	site := []SiteProfile{{Name: "unmeasured"}, {Name: "redis", Saves: saves(0.36)}, {Name: "lammps", Saves: saves(0.44)}, {Name: "worse", Saves: saves(-0.1)}, {Name: "e"}, {Name: "f"}}
+	d := Decide(job(400, nil), site...)
+	if want := "40 % of the job's CPU time. This site's best, lammps, saves 44 % of the kernel's work: as good a one would save 18 % here."; !strings.HasSuffix(d.Headline, want) {
+		t.Errorf("%s", d.Headline)
+	}
+	if how := d.Steps[0].How; !strings.HasPrefix(how, "try first what the site offers, by sbatch --kernel-profile=NAME: lammps, redis, unmeasured, e, f and 1 more; then sbatch") {
+		t.Errorf("%s", how)
+	}
+	if d := Decide(job(400, nil), SiteProfile{Name: "worse", Saves: saves(-0.1)}); strings.Contains(d.Headline, "best") {
+		t.Errorf("a kernel that saves nothing is praised: %s", d.Headline)
+	}
+	if d := Decide(job(3, nil), site...); strings.Contains(d.Headline, "best") || len(d.Steps) > 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestPercent(t *testing.T) {
-	for share, want := range map[float64]string{0: "0 %", 0.003: "0.3 %", 0.0123: "1.2 %", 0.4: "40.0 %", 0.00001: "less than 0.01 %", 1: "100.0 %"} {
+	for share, want := range map[float64]string{0: "0 %", 0.003: "0.3 %", 0.0123: "1.2 %", 0.4: "40 %", 0.00001: "less than 0.01 %", 1: "100 %", 0.0996: "10 %", 0.02: "2 %", -0.0345: "-3.5 %"} {
 		if got := Percent(share); got != want {
 			t.Errorf("%v: %q, want %q", share, got, want)
 		}

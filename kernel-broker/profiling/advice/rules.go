@@ -43,10 +43,27 @@ func profiledKernel(f facts) []Step {
 		how = "kernelctl kernel build NAME --from-run with this run's number builds it, measures it, and publishes it only if it wins"
 	}
 	return []Step{{
-		What: ProfiledKernel, Title: "A kernel made for this job by its profile, and without what it does not use", Kernel: true, Bound: &bound,
-		Why: fmt.Sprintf("the kernel's own work is %s of the job's CPU time, and no kernel can save more than all of that", Percent(bound)),
-		How: how,
+		What: ProfiledKernel, Title: "A kernel of its own", Kernel: true, By: ByBuilder, Bound: &bound,
+		Why: fmt.Sprintf("the kernel's own work is %s of the job's CPU time; one built for this job by its profile, without what it does not use, does the same with less", Percent(bound)),
+		How: f.offered() + how,
 	}}
+}
+
+// offered names the site's own profiles: to try them costs an option.
+func (f facts) offered() string {
+	const most = 5
+	var names []string
+	for _, p := range f.site[:min(most, len(f.site))] {
+		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	which := strings.Join(names, ", ")
+	if more := len(f.site) - most; more > 0 {
+		which += fmt.Sprintf(" and %d more", more)
+	}
+	return "try first what the site offers, by sbatch --kernel-profile=NAME: " + which + "; then "
 }
 
 // largerPages is bounded by the time of page faults, in calls and outside.
@@ -67,7 +84,7 @@ func largerPages(f facts) []Step {
 		faults += float64(part.Count)
 	}
 	return []Step{{
-		What: LargerPages, Title: "Larger pages", Kernel: true, Bound: f.share(ns), Estimate: f.estimated(profiling.CollectSyscalls),
+		What: LargerPages, Title: "Larger pages", Kernel: true, By: ByAdministrator, Bound: f.share(ns), Estimate: f.estimated(profiling.CollectSyscalls),
 		Why: fmt.Sprintf("%.0f page faults took at most %s of the job's CPU time", faults, Percent(*f.share(ns))),
 		How: "a profile with the argument transparent_hugepage=always, or madvise and a program that asks",
 	}}
@@ -99,12 +116,12 @@ func quietCPUs(f facts) []Step {
 	byInterrupts, byThreads := min(1, interrupts/wanted), max(0, min(1, threads/wanted)-n.Observing())
 	return []Step{
 		{
-			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, Bound: &byThreads, Estimate: f.estimated(profiling.CollectNoise),
+			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, By: ByAdministrator, Bound: &byThreads, Estimate: f.estimated(profiling.CollectNoise),
 			Why: fmt.Sprintf("other tasks, without the agent that observed, had the job's CPUs for %s of the time that it wanted them", Percent(byThreads)),
 			How: isolating(f.result),
 		},
 		{
-			What: MoveInterrupts, Title: "Interrupts elsewhere", Kernel: true, Bound: &byInterrupts, Estimate: f.estimated(profiling.CollectNoise),
+			What: MoveInterrupts, Title: "Interrupts elsewhere", Kernel: true, By: ByAdministrator, Bound: &byInterrupts, Estimate: f.estimated(profiling.CollectNoise),
 			Why: fmt.Sprintf("interrupts took %s of the time that the job wanted its CPUs", Percent(byInterrupts)),
 			How: "a profile with irqaffinity= for the CPUs that the job does not use" + againstTick(f.result),
 		},
@@ -189,7 +206,7 @@ func program(f facts) []Step {
 			if known.title == "" {
 				known.title = a.What
 			}
-			steps = append(steps, Step{What: a.What, Title: known.title + " for " + p.Shape, Why: a.Why, How: known.how,
+			steps = append(steps, Step{What: a.What, Title: known.title + " for " + p.Shape, Why: a.Why, How: known.how, By: ByAuthor,
 				Bound: f.saved(a.CallsSaved, known.calls), Estimate: f.estimated(profiling.CollectIO, profiling.CollectSyscalls)})
 		}
 	}

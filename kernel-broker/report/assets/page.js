@@ -40,7 +40,8 @@
     });
   });
 
-  // Flame graphs: a click (or Enter) makes a frame as wide as the graph.
+  // Flame graphs: a click (or Enter) makes a frame as wide as the graph. The graph is one stop
+  // of the Tab key: arrows go to what a frame calls, to its caller and to the frames beside it.
   document.querySelectorAll("figure.flame").forEach(function (figure) {
     var svg = figure.querySelector("svg");
     var width = svg.viewBox.baseVal.width;
@@ -56,28 +57,59 @@
       if (letters < 3) { return ""; }
       return name.length <= letters ? name : name.slice(0, letters - 1) + "\u2026";
     }
+    var stop = 0;
+    function shown(f) { return f.g.getAttribute("visibility") !== "hidden"; }
+    function focusable(at) {
+      frames[stop].g.setAttribute("tabindex", "-1");
+      stop = at;
+      frames[stop].g.setAttribute("tabindex", "0");
+    }
+    // next frame of that depth in a direction, within limit.
+    function seek(at, step, depth, until) {
+      for (var i = at + step; i >= 0 && i < frames.length && frames[i].depth >= until; i += step) {
+        if (frames[i].depth === depth && shown(frames[i])) { return i; }
+      }
+      return -1;
+    }
+    function arrow(at, key) {
+      var depth = frames[at].depth;
+      switch (key) {
+      case "ArrowDown": return seek(at, 1, depth + 1, depth + 1);
+      case "ArrowUp": return seek(at, -1, depth - 1, 0);
+      case "ArrowRight": return seek(at, 1, depth, 0);
+      case "ArrowLeft": return seek(at, -1, depth, 0);
+      case "Home": return 0;
+      }
+      return -1;
+    }
     function zoom(to) {
+      focusable(frames.indexOf(to));
       frames.forEach(function (f) {
         var above = f.depth < to.depth;
         var left = (f.from - to.from) / to.share;
         var right = (f.from + f.share - to.from) / to.share;
-        var shown = right > 1e-9 && left < 1 - 1e-9;
-        f.g.setAttribute("visibility", shown ? "visible" : "hidden");
-        f.g.setAttribute("tabindex", shown ? "0" : "-1");
+        var visible = right > 1e-9 && left < 1 - 1e-9;
+        f.g.setAttribute("visibility", visible ? "visible" : "hidden");
         f.g.classList.toggle("faded", above);
         left = Math.max(0, left) * width;
         right = Math.min(1, right) * width;
         f.rect.setAttribute("x", left);
         f.rect.setAttribute("width", Math.max(0, right - left));
         f.text.setAttribute("x", left + 3);
-        f.text.textContent = shown ? label(f.name, right - left) : "";
+        f.text.textContent = visible ? label(f.name, right - left) : "";
       });
     }
-    frames.forEach(function (f) {
+    frames.forEach(function (f, at) {
       f.g.addEventListener("click", function () { zoom(f); });
       f.g.addEventListener("keydown", function (event) {
         if (event.key === "Enter") { zoom(f); }
-        if (event.key === "Escape") { zoom(frames[0]); }
+        if (event.key === "Escape") { zoom(frames[0]); frames[0].g.focus(); }
+        var to = arrow(at, event.key);
+        if (to >= 0) {
+          event.preventDefault();
+          focusable(to);
+          frames[to].g.focus();
+        }
       });
     });
     figure.querySelector(".whole").addEventListener("click", function () {

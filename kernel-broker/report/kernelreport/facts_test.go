@@ -58,11 +58,11 @@ func TestFiguresOfAKernel(t *testing.T) {
 	r := mustMake(t, fixture())
 	has(t, "the tables", rows(r),
 		"io-kernel against slim: io-write8, kernel instructions (strings weighed) | 1,222 | 1,280 | -4.5 % | 0 | exact | better | exact counts, and fewer",
-		"each baseline | slim | -4.5 % (-4.6 to -4.4) | 83.3 % (83.3 to 83.3) | -3.8 % (-3.8 to -3.7) | better | the workload's instructions, counted in the same run",
-		"each baseline | stock | -31.8 % (-31.9 to -31.7) | 83.3 % (83.3 to 83.3) | -26.5 % (-26.5 to -26.4) | better |",
-		"Sizes | stock | Debian's own kernel | 7.92 MiB | 12.30 MiB | +169.3 % | 17,000 | 1,275 | 612",
+		"each baseline | slim | -3.8 % (-3.8 to -3.7) | 83.3 % (83.3 to 83.3) | -4.5 % (-4.6 to -4.4) | better | the workload's instructions, counted in the same run",
+		"each baseline | stock | -26.5 % (-26.5 to -26.4) | 83.3 % (83.3 to 83.3) | -31.8 % (-31.9 to -31.7) | better |",
+		"Sizes | stock | Debian's own kernel | 7.92 MiB | 12.3 MiB | +169.3 % | 17,000 | 1,275 | 612",
 		"Sizes | slim | slim, plain -O2 | 3.91 MiB | 4.57 MiB | – |",
-		"Code by section | io-kernel | 2.91 MiB | 331.1 KiB",
+		"Code by section | io-kernel | 2.91 MiB | 331 KiB",
 		"Kernel instructions (strings weighed) for each operation | ext4-write | 6,557 ± 0.01 % | 4,522 ± 0.01 %",
 		"Kernel instructions (strings weighed) for each operation | syscalls: null call | 619 | 407 | 513 | 426 | 420 | 408",
 		"Kernel instructions (strings weighed) against slim | tcp-roundtrip | +52.0 % | +16.0 % | +0.6 % | +7.1 % | -6.7 %",
@@ -89,8 +89,9 @@ func TestFiguresOfAKernel(t *testing.T) {
 		"Cache lines of kernel code that ran in the whole run", "L1 data cache misses in the kernel (model) for each operation")
 	for where, text := range map[string]string{"the page": page, "the terminal": strings.Join(strings.Fields(terminal), " ")} {
 		has(t, where, text,
-			"Kernel io-kernel for io", "Benefit: io-kernel is better than slim for io.", "Instructions are not time",
-			"1 option removed, 2 options kept", "2,100 functions (595.7 KiB)", "36m12s", "2.4 times",
+			"Kernel io-kernel for io", "Benefit: io-kernel is better than slim for io.",
+			"The workload as a whole takes 26.5 % fewer instructions than on stock: the kernel is 83 % of it and takes 31.8 % fewer.", "Instructions are not time",
+			"1 option removed, 2 options kept", "2,100 functions (596 KiB)", "36m12s", "2.4 times",
 			digestOf("e"), "io-write8, seed 1, size 20000", "Made 2026-11-20T15:00:00Z on build1, QEMU 7.2 by: make bench-kernels.")
 	}
 }
@@ -99,12 +100,12 @@ func TestFiguresOfAKernel(t *testing.T) {
 func TestShareInAReport(t *testing.T) {
 	f := fixture()
 	f.Samples = slices.DeleteFunc(f.Samples, func(s verdict.Sample) bool { return s.Metric == verdict.UserWeighed })
-	has(t, "without the program's instructions", rows(mustMake(t, f)), "each baseline | slim | -4.5 % (-4.6 to -4.4) | – | – | better | kernel share not known")
+	has(t, "without the program's instructions", rows(mustMake(t, f)), "each baseline | slim | – | – | -4.5 % (-4.6 to -4.4) | better | kernel share not known")
 	f.RunShares = []verdict.RunShare{{Run: 3, Kernel: "stock@1", Share: 0.02}, {Run: 8, Kernel: "net@2", Share: 0.04}}
 	f.Kernels[0].Mitigations = nil
 	has(t, "with runs", rows(mustMake(t, f)),
-		"each baseline | slim | -4.5 % (-4.6 to -4.4) | 3.0 % (2.0 to 4.0) | -0.1 % (-0.2 to -0.09) | better | the CPU time of the application's jobs, run 3 on stock@1, run 8 on net@2",
-		"each baseline | stock - AT unequal mitigations: meltdown, spectre_v2 | -31.8 %")
+		"each baseline | slim | -0.1 % (-0.2 to -0.09) | 3.0 % (2.0 to 4.0) | -4.5 % (-4.6 to -4.4) | better | the CPU time of the application's jobs, run 3 on stock@1, run 8 on net@2",
+		"each baseline | stock - AT unequal mitigations: meltdown, spectre_v2 | -1.0 %")
 }
 
 func TestFiguresOfABench(t *testing.T) {

@@ -55,6 +55,32 @@ func (v view) Subjects() []Kernel {
 	return v.Facts.Kernels
 }
 
+// ForTheJob says in a sentence what the kernel changes for a job, against the distribution's kernel where that was measured.
+func (v view) ForTheJob() string {
+	gains := v.Figures.Verdict.Gains
+	if len(gains) == 0 {
+		return ""
+	}
+	g := gains[0]
+	if i := slices.IndexFunc(gains, func(g verdict.Gain) bool { return g.Baseline == verdict.BaselineStock }); i >= 0 {
+		g = gains[i]
+	}
+	if g.Whole == nil {
+		return fmt.Sprintf("The kernel does its work with %s instructions than %s. Nobody measured how much of a job that is.", fewer(g.Change.Value), g.Kernel)
+	}
+	return fmt.Sprintf("%s takes %s instructions than on %s: the kernel is %.0f %% of it and takes %s.",
+		capital(g.Share.Of()), fewer(g.Whole.Value), g.Kernel, 100*g.Share.Value, fewer(g.Change.Value))
+}
+
+// fewer is a change in words, as in "13 % fewer".
+func fewer(change float64) string {
+	size := strings.TrimPrefix(strings.TrimPrefix(verdict.Percent(change), "-"), "+")
+	if change > 0 {
+		return size + " more"
+	}
+	return size + " fewer"
+}
+
 // Runs of a workload, by seed and size.
 func (v view) Runs(workload string) string {
 	var runs []string

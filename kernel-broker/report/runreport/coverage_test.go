@@ -27,7 +27,7 @@ func TestEstimatesAreNeverShownAsCounts(t *testing.T) {
 		exact.Cover(profiling.Coverage{Node: "n1", Collector: c, Exact: true, BudgetPPM: 40000, SpanNS: 1e9, ObservedNS: 1e9, JobNS: 1e9, ObservedJobNS: 1e9, Events: 20, Estimated: 20, CostNS: 1e7})
 	}
 	said := text(t, exact)
-	for _, part := range []string{"How much of the job each collector observed", "exact", "100.0 %", "4.0 %"} {
+	for _, part := range []string{"How much of the job each collector observed", "exact", "100 %", "4 %"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("exact: the report lacks %q", part)
 		}
@@ -41,8 +41,8 @@ func TestEstimatesAreNeverShownAsCounts(t *testing.T) {
 	said = text(t, part)
 	for _, want := range []string{
 		"Patterns: files that are used alike (estimates)", "All of a kind (estimates)",
-		"this collector observed 12.5 % of the time", "scaled by 5.00", "as seen, and so at least so many or so large, are files and their number",
-		"overhead_percent: 0", "io observed 12.5 % of the time, to cost the job no more than is allowed: its counts are estimates",
+		"this collector observed 12 % of the time", "scaled by 5.00", "as seen, and so at least so many or so large, are files and their number",
+		"overhead_percent: 0", "io observed 12 % of the time, to cost the job no more than is allowed: its counts are estimates",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the report lacks %q:\n%s", want, said)
@@ -60,7 +60,7 @@ func TestAPartOfTheTimeIsSaid(t *testing.T) {
 		part := full()
 		part.Cover(profiling.Coverage{Node: "n1", Collector: c, BudgetPPM: 40000, SpanNS: 1e9, ObservedNS: 125e6, Pauses: 3, JobNS: 1e9, ObservedJobNS: 2e8, CostNS: 3e7})
 		said := text(t, part)
-		for _, want := range []string{"this collector observed 12.5 % of the time", "Shares are of that time; as seen", string(c) + " observed 12.5 % of the time"} {
+		for _, want := range []string{"this collector observed 12 % of the time", "Shares are of that time; as seen", string(c) + " observed 12 % of the time"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("%s: the report lacks %q:\n%s", c, want, said)
 			}

@@ -61,14 +61,14 @@ type Report struct {
 }
 
 // New works out what follows from a result. What is Slurm's own is left out of
-// the decision, and of the displayed result.
-func New(run Run, result profiling.Result, now time.Time) Report {
+// the decision, and of the displayed result. The decision names profiles of the site's.
+func New(run Run, result profiling.Result, now time.Time, site ...advice.SiteProfile) Report {
 	if run.Collectors == nil {
 		run.Collectors = []string{}
 	}
 	r := Report{Format: Format, Made: now.UTC(), Run: run, Result: result}
 	r.shown, r.slurms = result.WithoutSlurm()
-	r.Decision = advice.Decide(r.shown)
+	r.Decision = advice.Decide(r.shown, site...)
 	return r
 }
 

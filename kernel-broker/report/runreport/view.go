@@ -82,9 +82,9 @@ func (v view) Overhead(c profiling.Collector) string {
 		}
 	}
 	if all.JobNS == 0 {
-		return "What this collector cost was not measured in this run."
+		return "Nothing measured in this run what this collector cost."
 	}
-	return fmt.Sprintf("To collect this took %s of the job's CPU time while it observed, measured in windows of %s.",
+	return fmt.Sprintf("This collector took %s of the job's CPU time while it observed, measured in windows of %s.",
 		advice.Percent(all.Share()), report.Seconds(float64(all.WindowNS)*nanosecond))
 }
 
