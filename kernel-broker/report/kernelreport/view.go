@@ -59,17 +59,17 @@ func (v view) Subjects() []Kernel {
 func (v view) ForTheJob() string {
 	gains := v.Figures.Verdict.Gains
 	if len(gains) == 0 {
-		return ""
+		return "nothing can be said of what it changes for a job."
 	}
 	g := gains[0]
 	if i := slices.IndexFunc(gains, func(g verdict.Gain) bool { return g.Baseline == verdict.BaselineStock }); i >= 0 {
 		g = gains[i]
 	}
 	if g.Whole == nil {
-		return fmt.Sprintf("The kernel does its work with %s instructions than %s. Nobody measured how much of a job that is.", fewer(g.Change.Value), g.Kernel)
+		return fmt.Sprintf("the kernel does its work with %s instructions than %s. Nobody measured how much of a job that is.", fewer(g.Change.Value), g.Kernel)
 	}
 	return fmt.Sprintf("%s takes %s instructions than on %s: the kernel is %.0f %% of it and takes %s.",
-		capital(g.Share.Of()), fewer(g.Whole.Value), g.Kernel, 100*g.Share.Value, fewer(g.Change.Value))
+		g.Share.Of(), fewer(g.Whole.Value), g.Kernel, 100*g.Share.Value, fewer(g.Change.Value))
 }
 
 // fewer is a change in words, as in "13 % fewer".
