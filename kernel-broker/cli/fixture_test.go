@@ -145,6 +145,17 @@ func (j *jobs) GetJob(_ context.Context, r *api.GetJobRequest) (*api.GetJobRespo
 	return nil, fmt.Errorf("job %d: %w", r.GetJobId(), kb.ErrNotFound)
 }
 
+func (j *jobs) GetJobWait(_ context.Context, r *api.GetJobWaitRequest) (*api.GetJobWaitResponse, error) {
+	switch r.GetJobId() {
+	case 21:
+		return &api.GetJobWaitResponse{Reference: "21", State: "PENDING", Reason: "Resources", Waits: []string{"nodes that return", "Slurm, whose reason is Resources"},
+			Nodes: []*api.WaitingNode{{Name: "n4", Since: timestamppb.New(noon)}}}, nil
+	case 22:
+		return &api.GetJobWaitResponse{Reference: "22", State: "RUNNING"}, nil
+	}
+	return nil, fmt.Errorf("job %d is not unfinished: %w", r.GetJobId(), kb.ErrNotFound)
+}
+
 // fixture is a broker: the real server and catalog over invented nodes and
 // jobs.
 type fixture struct {

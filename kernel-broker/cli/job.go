@@ -35,7 +35,7 @@ func (a *app) jobCommand() *cobra.Command {
 	})
 	show.Flags().Int64Var(&restart, "restart", -1, "`run` of a requeued job, from 0 (default: the newest)")
 	show.Flags().BoolVar(&watch, "watch", false, "first print the steps as they happen, until the job has its kernel or, if it has it already, until its nodes are free")
-	return noun("job", "Jobs that requested a kernel", list, show)
+	return noun("job", "Jobs that requested a kernel", list, show, a.jobWhyCommand())
 }
 
 func (a *app) jobs(ctx context.Context, limit uint32) (*api.ListJobsResponse, error) {

@@ -46,6 +46,7 @@ var crossing = map[string]map[string]string{
 	},
 	"broker/controller": {
 		"broker/catalog": "the controller resolves what a job asks for",
+		"broker/explain": "the controller has the facts of what a job waits for",
 		"broker/plan":    "the controller does what the plan decides",
 		"broker/store":   "every step is recorded before it is acted on",
 		"profiling":      "the controller knows which collectors exist",
@@ -61,6 +62,7 @@ var crossing = map[string]map[string]string{
 		"auth/mtls":         "TLS tells who calls over the network",
 		"auth/pki":          "each handshake asks whether a node's certificate is still good",
 		"broker/controller": "the server hands every call to the controller",
+		"broker/explain":    "an answer becomes a message",
 	},
 	"cli": {
 		"agent":          "kernelctl doctor reads a node's configuration, and asks its agent",
@@ -103,7 +105,7 @@ var split = map[string]bool{"api": true, "auth": true, "broker": true}
 
 // pure lists the rooms that may use nothing but the standard library, the
 // domain, and what crossing allows.
-var pure = map[string]bool{"": true, "broker/observe": true, "broker/plan": true, "doctor": true, "report": true}
+var pure = map[string]bool{"": true, "broker/explain": true, "broker/observe": true, "broker/plan": true, "doctor": true, "report": true}
 
 // room tells the room of a folder below kernel-broker/, and the part in it.
 func room(dir string) (name, part string) {

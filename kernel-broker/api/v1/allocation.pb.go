@@ -849,6 +849,185 @@ func (x *GetJobResponse) GetJob() *Job {
 	return nil
 }
 
+type GetJobWaitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         uint32                 `protobuf:"varint,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetJobWaitRequest) Reset() {
+	*x = GetJobWaitRequest{}
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetJobWaitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetJobWaitRequest) ProtoMessage() {}
+
+func (x *GetJobWaitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetJobWaitRequest.ProtoReflect.Descriptor instead.
+func (*GetJobWaitRequest) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_allocation_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GetJobWaitRequest) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+type GetJobWaitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As scontrol names the job.
+	Reference string `protobuf:"bytes,1,opt,name=reference,proto3" json:"reference,omitempty"`
+	// Slurm's state of the job, and its reason for a job that waits.
+	State  string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What the job waits for, one line each; none for a job that runs.
+	Waits []string `protobuf:"bytes,4,rep,name=waits,proto3" json:"waits,omitempty"`
+	// Nodes on their way back to stock that the job may get, and those that do
+	// not have the job's kernel yet.
+	Nodes         []*WaitingNode `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetJobWaitResponse) Reset() {
+	*x = GetJobWaitResponse{}
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetJobWaitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetJobWaitResponse) ProtoMessage() {}
+
+func (x *GetJobWaitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetJobWaitResponse.ProtoReflect.Descriptor instead.
+func (*GetJobWaitResponse) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_allocation_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GetJobWaitResponse) GetReference() string {
+	if x != nil {
+		return x.Reference
+	}
+	return ""
+}
+
+func (x *GetJobWaitResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *GetJobWaitResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GetJobWaitResponse) GetWaits() []string {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *GetJobWaitResponse) GetNodes() []*WaitingNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// WaitingNode is a node that a job waits for.
+type WaitingNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Since when it has been on its way.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingNode) Reset() {
+	*x = WaitingNode{}
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingNode) ProtoMessage() {}
+
+func (x *WaitingNode) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingNode.ProtoReflect.Descriptor instead.
+func (*WaitingNode) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_allocation_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WaitingNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WaitingNode) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 type ListJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many, up to 1000; 0 for 100.
@@ -859,7 +1038,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1050,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1063,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_allocation_proto_rawDescGZIP(), []int{11}
+	return file_kernelbroker_v1_allocation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListJobsRequest) GetLimit() uint32 {
@@ -903,7 +1082,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1094,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_allocation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1107,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_allocation_proto_rawDescGZIP(), []int{12}
+	return file_kernelbroker_v1_allocation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -999,7 +1178,18 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\rrestart_count\x18\x02 \x01(\rH\x00R\frestartCount\x88\x01\x01B\x10\n" +
 	"\x0e_restart_count\"8\n" +
 	"\x0eGetJobResponse\x12&\n" +
-	"\x03job\x18\x01 \x01(\v2\x14.kernelbroker.v1.JobR\x03job\"'\n" +
+	"\x03job\x18\x01 \x01(\v2\x14.kernelbroker.v1.JobR\x03job\"*\n" +
+	"\x11GetJobWaitRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\rR\x05jobId\"\xaa\x01\n" +
+	"\x12GetJobWaitResponse\x12\x1c\n" +
+	"\treference\x18\x01 \x01(\tR\treference\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05waits\x18\x04 \x03(\tR\x05waits\x122\n" +
+	"\x05nodes\x18\x05 \x03(\v2\x1c.kernelbroker.v1.WaitingNodeR\x05nodes\"S\n" +
+	"\vWaitingNode\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"'\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\"<\n" +
 	"\x10ListJobsResponse\x12(\n" +
@@ -1014,14 +1204,16 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\x17ALLOCATION_PHASE_FAILED\x10\x06\x12\x1c\n" +
 	"\x18ALLOCATION_PHASE_WAITING\x10\a\x12\x1d\n" +
 	"\x19ALLOCATION_PHASE_REQUEUED\x10\b\x12\x19\n" +
-	"\x15ALLOCATION_PHASE_HELD\x10\t2\xbc\x03\n" +
+	"\x15ALLOCATION_PHASE_HELD\x10\t2\x93\x04\n" +
 	"\x11AllocationService\x12]\n" +
 	"\fEnsureKernel\x12$.kernelbroker.v1.EnsureKernelRequest\x1a%.kernelbroker.v1.EnsureKernelResponse0\x01\x12U\n" +
 	"\n" +
 	"ReleaseJob\x12\".kernelbroker.v1.ReleaseJobRequest\x1a#.kernelbroker.v1.ReleaseJobResponse\x12U\n" +
 	"\n" +
 	"NoteReboot\x12\".kernelbroker.v1.NoteRebootRequest\x1a#.kernelbroker.v1.NoteRebootResponse\x12I\n" +
-	"\x06GetJob\x12\x1e.kernelbroker.v1.GetJobRequest\x1a\x1f.kernelbroker.v1.GetJobResponse\x12O\n" +
+	"\x06GetJob\x12\x1e.kernelbroker.v1.GetJobRequest\x1a\x1f.kernelbroker.v1.GetJobResponse\x12U\n" +
+	"\n" +
+	"GetJobWait\x12\".kernelbroker.v1.GetJobWaitRequest\x1a#.kernelbroker.v1.GetJobWaitResponse\x12O\n" +
 	"\bListJobs\x12 .kernelbroker.v1.ListJobsRequest\x1a!.kernelbroker.v1.ListJobsResponseBJZHgithub.com/kernelbroker/kernelbroker/kernel-broker/api/v1;kernelbrokerv1b\x06proto3"
 
 var (
@@ -1037,7 +1229,7 @@ func file_kernelbroker_v1_allocation_proto_rawDescGZIP() []byte {
 }
 
 var file_kernelbroker_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kernelbroker_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_kernelbroker_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_kernelbroker_v1_allocation_proto_goTypes = []any{
 	(AllocationPhase)(0),          // 0: kernelbroker.v1.AllocationPhase
 	(*TimelineEvent)(nil),         // 1: kernelbroker.v1.TimelineEvent
@@ -1051,12 +1243,15 @@ var file_kernelbroker_v1_allocation_proto_goTypes = []any{
 	(*NoteRebootResponse)(nil),    // 9: kernelbroker.v1.NoteRebootResponse
 	(*GetJobRequest)(nil),         // 10: kernelbroker.v1.GetJobRequest
 	(*GetJobResponse)(nil),        // 11: kernelbroker.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 12: kernelbroker.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 13: kernelbroker.v1.ListJobsResponse
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*GetJobWaitRequest)(nil),     // 12: kernelbroker.v1.GetJobWaitRequest
+	(*GetJobWaitResponse)(nil),    // 13: kernelbroker.v1.GetJobWaitResponse
+	(*WaitingNode)(nil),           // 14: kernelbroker.v1.WaitingNode
+	(*ListJobsRequest)(nil),       // 15: kernelbroker.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 16: kernelbroker.v1.ListJobsResponse
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_kernelbroker_v1_allocation_proto_depIdxs = []int32{
-	14, // 0: kernelbroker.v1.TimelineEvent.at:type_name -> google.protobuf.Timestamp
+	17, // 0: kernelbroker.v1.TimelineEvent.at:type_name -> google.protobuf.Timestamp
 	0,  // 1: kernelbroker.v1.Job.phase:type_name -> kernelbroker.v1.AllocationPhase
 	1,  // 2: kernelbroker.v1.Job.timeline:type_name -> kernelbroker.v1.TimelineEvent
 	2,  // 3: kernelbroker.v1.Job.before:type_name -> kernelbroker.v1.NodeProof
@@ -1064,22 +1259,26 @@ var file_kernelbroker_v1_allocation_proto_depIdxs = []int32{
 	2,  // 5: kernelbroker.v1.Job.after:type_name -> kernelbroker.v1.NodeProof
 	0,  // 6: kernelbroker.v1.EnsureKernelResponse.phase:type_name -> kernelbroker.v1.AllocationPhase
 	3,  // 7: kernelbroker.v1.GetJobResponse.job:type_name -> kernelbroker.v1.Job
-	3,  // 8: kernelbroker.v1.ListJobsResponse.jobs:type_name -> kernelbroker.v1.Job
-	4,  // 9: kernelbroker.v1.AllocationService.EnsureKernel:input_type -> kernelbroker.v1.EnsureKernelRequest
-	6,  // 10: kernelbroker.v1.AllocationService.ReleaseJob:input_type -> kernelbroker.v1.ReleaseJobRequest
-	8,  // 11: kernelbroker.v1.AllocationService.NoteReboot:input_type -> kernelbroker.v1.NoteRebootRequest
-	10, // 12: kernelbroker.v1.AllocationService.GetJob:input_type -> kernelbroker.v1.GetJobRequest
-	12, // 13: kernelbroker.v1.AllocationService.ListJobs:input_type -> kernelbroker.v1.ListJobsRequest
-	5,  // 14: kernelbroker.v1.AllocationService.EnsureKernel:output_type -> kernelbroker.v1.EnsureKernelResponse
-	7,  // 15: kernelbroker.v1.AllocationService.ReleaseJob:output_type -> kernelbroker.v1.ReleaseJobResponse
-	9,  // 16: kernelbroker.v1.AllocationService.NoteReboot:output_type -> kernelbroker.v1.NoteRebootResponse
-	11, // 17: kernelbroker.v1.AllocationService.GetJob:output_type -> kernelbroker.v1.GetJobResponse
-	13, // 18: kernelbroker.v1.AllocationService.ListJobs:output_type -> kernelbroker.v1.ListJobsResponse
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	14, // 8: kernelbroker.v1.GetJobWaitResponse.nodes:type_name -> kernelbroker.v1.WaitingNode
+	17, // 9: kernelbroker.v1.WaitingNode.since:type_name -> google.protobuf.Timestamp
+	3,  // 10: kernelbroker.v1.ListJobsResponse.jobs:type_name -> kernelbroker.v1.Job
+	4,  // 11: kernelbroker.v1.AllocationService.EnsureKernel:input_type -> kernelbroker.v1.EnsureKernelRequest
+	6,  // 12: kernelbroker.v1.AllocationService.ReleaseJob:input_type -> kernelbroker.v1.ReleaseJobRequest
+	8,  // 13: kernelbroker.v1.AllocationService.NoteReboot:input_type -> kernelbroker.v1.NoteRebootRequest
+	10, // 14: kernelbroker.v1.AllocationService.GetJob:input_type -> kernelbroker.v1.GetJobRequest
+	12, // 15: kernelbroker.v1.AllocationService.GetJobWait:input_type -> kernelbroker.v1.GetJobWaitRequest
+	15, // 16: kernelbroker.v1.AllocationService.ListJobs:input_type -> kernelbroker.v1.ListJobsRequest
+	5,  // 17: kernelbroker.v1.AllocationService.EnsureKernel:output_type -> kernelbroker.v1.EnsureKernelResponse
+	7,  // 18: kernelbroker.v1.AllocationService.ReleaseJob:output_type -> kernelbroker.v1.ReleaseJobResponse
+	9,  // 19: kernelbroker.v1.AllocationService.NoteReboot:output_type -> kernelbroker.v1.NoteRebootResponse
+	11, // 20: kernelbroker.v1.AllocationService.GetJob:output_type -> kernelbroker.v1.GetJobResponse
+	13, // 21: kernelbroker.v1.AllocationService.GetJobWait:output_type -> kernelbroker.v1.GetJobWaitResponse
+	16, // 22: kernelbroker.v1.AllocationService.ListJobs:output_type -> kernelbroker.v1.ListJobsResponse
+	17, // [17:23] is the sub-list for method output_type
+	11, // [11:17] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_allocation_proto_init() }
@@ -1094,7 +1293,7 @@ func file_kernelbroker_v1_allocation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernelbroker_v1_allocation_proto_rawDesc), len(file_kernelbroker_v1_allocation_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	AllocationService_ReleaseJob_FullMethodName   = "/kernelbroker.v1.AllocationService/ReleaseJob"
 	AllocationService_NoteReboot_FullMethodName   = "/kernelbroker.v1.AllocationService/NoteReboot"
 	AllocationService_GetJob_FullMethodName       = "/kernelbroker.v1.AllocationService/GetJob"
+	AllocationService_GetJobWait_FullMethodName   = "/kernelbroker.v1.AllocationService/GetJobWait"
 	AllocationService_ListJobs_FullMethodName     = "/kernelbroker.v1.AllocationService/ListJobs"
 )
 
@@ -59,6 +60,11 @@ type AllocationServiceClient interface {
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// UNAVAILABLE.
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
+	// GetJobWait says what an unfinished job waits for, whether or not it asked
+	// for a kernel.
+	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND for a
+	// job that slurmctld does not show, UNAVAILABLE.
+	GetJobWait(ctx context.Context, in *GetJobWaitRequest, opts ...grpc.CallOption) (*GetJobWaitResponse, error)
 	// ListJobs returns the recorded allocations, newest first.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
@@ -121,6 +127,16 @@ func (c *allocationServiceClient) GetJob(ctx context.Context, in *GetJobRequest,
 	return out, nil
 }
 
+func (c *allocationServiceClient) GetJobWait(ctx context.Context, in *GetJobWaitRequest, opts ...grpc.CallOption) (*GetJobWaitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetJobWaitResponse)
+	err := c.cc.Invoke(ctx, AllocationService_GetJobWait_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *allocationServiceClient) ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListJobsResponse)
@@ -162,6 +178,11 @@ type AllocationServiceServer interface {
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// UNAVAILABLE.
 	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
+	// GetJobWait says what an unfinished job waits for, whether or not it asked
+	// for a kernel.
+	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND for a
+	// job that slurmctld does not show, UNAVAILABLE.
+	GetJobWait(context.Context, *GetJobWaitRequest) (*GetJobWaitResponse, error)
 	// ListJobs returns the recorded allocations, newest first.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
@@ -186,6 +207,9 @@ func (UnimplementedAllocationServiceServer) NoteReboot(context.Context, *NoteReb
 }
 func (UnimplementedAllocationServiceServer) GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetJob not implemented")
+}
+func (UnimplementedAllocationServiceServer) GetJobWait(context.Context, *GetJobWaitRequest) (*GetJobWaitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetJobWait not implemented")
 }
 func (UnimplementedAllocationServiceServer) ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
@@ -276,6 +300,24 @@ func _AllocationService_GetJob_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AllocationService_GetJobWait_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetJobWaitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AllocationServiceServer).GetJobWait(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AllocationService_GetJobWait_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AllocationServiceServer).GetJobWait(ctx, req.(*GetJobWaitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AllocationService_ListJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListJobsRequest)
 	if err := dec(in); err != nil {
@@ -312,6 +354,10 @@ var AllocationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetJob",
 			Handler:    _AllocationService_GetJob_Handler,
+		},
+		{
+			MethodName: "GetJobWait",
+			Handler:    _AllocationService_GetJobWait_Handler,
 		},
 		{
 			MethodName: "ListJobs",

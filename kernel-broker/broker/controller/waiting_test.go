@@ -36,9 +36,39 @@ func TestAJobThatWaitsIsFound(t *testing.T) {
 	if got, err = f.c.Waiting(t.Context(), 9); err != nil || got.Reference != "9" {
 		t.Errorf("an array: %+v, %v", got, err)
 	}
+	plainly, err := f.c.Explain(11)
+	if err != nil || plainly.Job.Reference != "11" || len(plainly.Waits) != 1 || plainly.Waits[0] != "Slurm, whose reason is Priority" {
+		t.Errorf("a plain job: %+v, %v", plainly, err)
+	}
+	if _, err := f.c.Explain(12); !errors.Is(err, kb.ErrNotFound) {
+		t.Errorf("no job: %v", err)
+	}
 	for job, words := range map[uint32]string{10: "not for a kernel", 11: "never asked", 12: "never asked"} {
 		if _, err := f.c.Waiting(t.Context(), job); !errors.Is(err, kb.ErrNotFound) || !strings.Contains(err.Error(), words) {
 			t.Errorf("job %d: %v", job, err)
 		}
+	}
+}
+
+// A plain job that waits for another job's return is told so.
+func TestWhyAJobWaits(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	f.stop()
+	noon := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	f.c.view.Nodes = map[string]kb.SlurmNode{"n1": {Name: "n1", Partitions: []string{"batch"}}, "n2": {Name: "n2", Partitions: []string{"batch"}}}
+	f.c.view.Queue = []kb.SlurmJob{{ID: 11, Reference: "11", State: "PENDING", Reason: "Resources", Partition: "batch"}}
+	id := kb.JobID{Job: 7}
+	f.c.records.allocs[id] = &kb.Allocation{ID: id, Phase: kb.PhaseReturning, Since: noon, Nodes: []string{"n1", "n2"}}
+	for name, ref := range map[string]kb.Ref{"n1": {Profile: "mitgcm", Version: 1}, "n2": {Profile: kb.StockProfile, Version: 1}} {
+		f.c.records.nodes[name] = &kb.Node{Name: name, Owner: id, Running: kb.Proof{Ref: ref}}
+	}
+	got, err := f.c.Explain(11)
+	if err != nil || len(got.Nodes) != 1 || got.Nodes[0].Name != "n1" || !got.Nodes[0].Since.Equal(noon) || len(got.Waits) != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	f.c.records.allocs[id].HandedTo = "12"
+	if got, err := f.c.Explain(11); err != nil || len(got.Nodes) > 0 {
+		t.Errorf("nodes that another job takes over are none that it may get: %+v, %v", got, err)
 	}
 }

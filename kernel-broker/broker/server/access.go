@@ -118,6 +118,7 @@ var rules = map[string]rule{
 	api.AllocationService_ReleaseJob_FullMethodName:   {slurm, shortly, returns, unasked},
 	api.AllocationService_NoteReboot_FullMethodName:   {slurm, shortly, returns, unasked},
 	api.AllocationService_GetJob_FullMethodName:       {users, shortly, reads, unasked},
+	api.AllocationService_GetJobWait_FullMethodName:   {users, shortly, reads, unasked},
 	api.AllocationService_ListJobs_FullMethodName:     {users, shortly, reads, unasked},
 
 	api.NodeService_Connect_FullMethodName:   {agents, forever, reports, unasked},

@@ -14,6 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/explain"
 )
 
 // Allocations is what AllocationService serves.
@@ -23,6 +24,7 @@ type Allocations interface {
 	NoteReboot(ctx context.Context, nodes []string, hasProgram bool) ([]string, error)
 	Job(ctx context.Context, job uint32, restart *uint32) (*kb.Allocation, error)
 	Waiting(ctx context.Context, job uint32) (kb.SlurmJob, error)
+	Explain(job uint32) (explain.Answer, error)
 	Jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error)
 }
 
@@ -137,6 +139,19 @@ func waitingToProto(j kb.SlurmJob) (*api.Job, error) {
 	}
 	return &api.Job{JobId: j.ID, RestartCount: j.Restart, Reference: j.Reference, User: j.User, Uid: j.UID, Nodes: j.Nodes,
 		Profile: ref.Profile, Version: ref.Version, Phase: api.AllocationPhase_ALLOCATION_PHASE_WAITING, Reason: reason}, nil
+}
+
+// GetJobWait implements api.AllocationServiceServer.
+func (s *allocationService) GetJobWait(ctx context.Context, r *api.GetJobWaitRequest) (*api.GetJobWaitResponse, error) {
+	answer, err := s.allocations.Explain(r.GetJobId())
+	if err := visibilityOf(ctx).hidden(ctx, fmt.Sprintf("job %d", r.GetJobId()), answer.Job.UID, err); err != nil {
+		return nil, err
+	}
+	response := &api.GetJobWaitResponse{Reference: answer.Job.Reference, State: answer.Job.State, Reason: answer.Job.Reason, Waits: answer.Waits}
+	for _, n := range answer.Nodes {
+		response.Nodes = append(response.Nodes, &api.WaitingNode{Name: n.Name, Since: convert.TimeToProto(n.Since)})
+	}
+	return response, nil
 }
 
 // ListJobs implements api.AllocationServiceServer.

@@ -257,7 +257,7 @@ func validate(request any) error {
 		return kb.ValidateProfileName(r.(interface{ GetName() string }).GetName())
 	case *api.GetArtifactRequest, *api.FetchArtifactRequest:
 		return kb.ValidateDigest(r.(interface{ GetDigest() string }).GetDigest())
-	case *api.ReleaseJobRequest, *api.GetJobRequest, *api.BeginRunRequest:
+	case *api.ReleaseJobRequest, *api.GetJobRequest, *api.GetJobWaitRequest, *api.BeginRunRequest:
 		return validateJob(r.(interface{ GetJobId() uint32 }).GetJobId())
 	case *api.CreateNodeTokenRequest, *api.RevokeNodeRequest, *api.DeliverRunRequest:
 		return kb.ValidateNodeName(r.(interface{ GetNode() string }).GetNode())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/explain"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
@@ -50,6 +52,19 @@ func (twoUsers) Job(_ context.Context, job uint32, _ *uint32) (*kb.Allocation, e
 
 func (u twoUsers) Waiting(_ context.Context, job uint32) (kb.SlurmJob, error) {
 	return kb.SlurmJob{}, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
+}
+
+func (twoUsers) Explain(job uint32) (explain.Answer, error) {
+	answer := explain.Answer{Job: kb.SlurmJob{ID: job, Reference: "1", UID: plainUser, State: "PENDING", Reason: "Resources"}, Waits: []string{"Slurm"},
+		Nodes: []explain.Node{{Name: "n1", Since: time.Unix(60, 0)}}}
+	switch job {
+	case 1:
+		return answer, nil
+	case 2:
+		answer.Job.UID = other
+		return answer, nil
+	}
+	return explain.Answer{}, fmt.Errorf("job %d is not unfinished: %w", job, kb.ErrNotFound)
 }
 
 func (u twoUsers) Jobs(ctx context.Context, _ int, of *uint32) (list []*kb.Allocation, _ error) {
@@ -182,6 +197,10 @@ func TestPrivateDataHidesThatThereIsSomething(t *testing.T) {
 			_, err := api.NewAllocationServiceClient(conn).GetJob(t.Context(), &api.GetJobRequest{JobId: id})
 			return err
 		},
+		"wait": func(id uint32) error {
+			_, err := api.NewAllocationServiceClient(conn).GetJobWait(t.Context(), &api.GetJobWaitRequest{JobId: id})
+			return err
+		},
 		"run": func(id uint32) error {
 			_, err := api.NewRunServiceClient(conn).GetRun(t.Context(), &api.GetRunRequest{Id: uint64(id)})
 			return err
@@ -204,6 +223,11 @@ func TestPrivateDataHidesThatThereIsSomething(t *testing.T) {
 	want(t, "a run of nobody yet", err, codes.NotFound, "PrivateData=jobs")
 	if _, err := api.NewAllocationServiceClient(conn).GetJob(t.Context(), &api.GetJobRequest{JobId: 1}); err != nil {
 		t.Errorf("his own job: %v", err)
+	}
+	why, err := api.NewAllocationServiceClient(conn).GetJobWait(t.Context(), &api.GetJobWaitRequest{JobId: 1})
+	if err != nil || why.GetReference() != "1" || why.GetState() != "PENDING" || why.GetReason() != "Resources" || why.GetWaits()[0] != "Slurm" ||
+		why.GetNodes()[0].GetName() != "n1" || why.GetNodes()[0].GetSince().AsTime().Unix() != 60 {
+		t.Errorf("his own job's wait: %v, %v", why, err)
 	}
 }
 
