@@ -312,6 +312,10 @@ type SlurmView struct {
 	NodeFailed map[uint32]bool
 	// ResumeTimeout is how long Slurm waits for a node's boot; 0 if unknown.
 	ResumeTimeout time.Duration
+	// Since is when slurmctld began to answer again; now, while it does not.
+	Since time.Time
+	// Start names the start of the slurmctld that answered, or a later one; it is asked for while holds are looked after.
+	Start string
 	// Commented: the first jobs of the queue have their AdminComment filled in.
 	Commented bool
 

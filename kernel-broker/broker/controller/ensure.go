@@ -188,7 +188,6 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 		c.stale = true
 		return fmt.Errorf("job %d: %w: %w", r.ID.Job, kb.ErrUnavailable, err)
 	}
-	delete(c.lastComments, r.ID)
 	delete(c.positions, r.ID)
 	delete(c.waiting, r.ID.Job)
 	c.log.Info("allocation accepted", "job", r.ID.String(), "user", a.User, "kernel", a.Kernel.Ref().String(), "nodes", a.Nodes)

@@ -29,7 +29,7 @@
 //	the same word as before           as before, if that was withdrawn, the gate or the kernel
 //	INVALID_REG on a profile's kernel kernel
 //	words of slurmctld's own          slurmctld
-//	Prolog error                      gate, if the gate refused a job then
+//	Prolog error                      gate, if the gate refused a job then; prolog, if it may be the site's
 //	no reason                         nobody
 //	any other                         administrator
 //
@@ -201,6 +201,8 @@ func author(was kb.Service, row kb.SlurmNode, f Facts) kb.ServiceAuthor {
 		return kb.AuthorFailure
 	case row.Misfit() && f.OnProfile, before(kb.AuthorKernel):
 		return kb.AuthorKernel
+	case before(kb.AuthorProlog):
+		return kb.AuthorProlog
 	case drained && row.PlainReason() == kb.ReasonProlog && (before(kb.AuthorGate) || f.Refused(row.ReasonAt())):
 		return kb.AuthorGate
 	case row.Foreign():

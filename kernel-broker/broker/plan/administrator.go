@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/observe"
@@ -37,6 +38,9 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	}
 	if !agent.Connected {
 		n.SlurmdHeld = held // nobody is there to be told
+	}
+	if !n.SlurmdHeld && (n.OutOfService == nil || !n.OutOfService.Asked) {
+		n.Slurm.Told = time.Time{} // of no boot that comes later
 	}
 }
 
@@ -141,15 +145,13 @@ func (d *decision) clearOutOfService(n *kb.Node) {
 
 // restoredSince reports whether the state was set again, and Slurm polled after that.
 func (d *decision) restoredSince(n *kb.Node) bool {
-	at, restored := d.in.Restored[n.Name]
-	return restored && d.in.Slurm.At.After(at)
+	return !n.Slurm.Told.IsZero() && d.in.Slurm.At.After(n.Slurm.Told)
 }
 
 // restoredUnseen reports whether the state was set again, and Slurm not polled since: it may have been taken back by now,
 // and would be set against that if it were set once more.
 func (d *decision) restoredUnseen(n *kb.Node) bool {
-	at, restored := d.in.Restored[n.Name]
-	return restored && !d.in.Slurm.At.After(at)
+	return !n.Slurm.Told.IsZero() && !d.in.Slurm.At.After(n.Slurm.Told)
 }
 
 // restoreState sets again in Slurm what the next registration would end, while no
@@ -190,6 +192,7 @@ func (d *decision) resumesByItself(n *kb.Node) bool {
 	}
 	d.note(n, "returned to service", "the time that resumeafter gave is over")
 	d.clearOutOfService(n)
+	n.Slurm.Service.Author = kb.AuthorWithdrawn // slurmctld may show it until the boot is over, without an end
 	return true
 }
 

@@ -42,7 +42,7 @@ func homeAndSeen(w *world) []Action {
 
 // said is the broker after Slurm was told again.
 func said(w *world, state, reason string) {
-	w.restored["n1"] = w.now
+	w.done(Action{Kind: RestoreState, Node: "n1"})
 	w.now = w.now.Add(10 * time.Millisecond)
 	w.node("n1", state, reason)
 	w.settle()
@@ -195,7 +195,6 @@ func TestReturnIsArmedAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := running(t)
-			w.told = map[kb.JobID]string{}
 			w.node("n1", c.state, c.reason)
 			w.now = w.now.Add(time.Minute)
 			if actions := w.settle(); !has(actions, c.want) || has(actions, c.not) {

@@ -19,7 +19,7 @@ func (d *decision) comment(a *kb.Allocation) {
 	if a.NoRequeue && !d.restored(a) {
 		text = kb.WithNoRequeue(text)
 	}
-	if d.in.LastComments[a.ID] != text {
+	if a.Comment != text {
 		d.act(Action{Kind: CommentJob, Job: a.ID, Reference: reference, Text: text})
 	}
 }

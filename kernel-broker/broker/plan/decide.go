@@ -52,6 +52,7 @@ func Decide(in Input) Output {
 	d.order = slices.Sorted(maps.Keys(d.nodes))
 	ids := slices.SortedFunc(maps.Keys(d.allocs), kb.JobID.Compare)
 
+	d.receipts()
 	for _, id := range ids {
 		d.shrink(d.allocs[id])
 	}

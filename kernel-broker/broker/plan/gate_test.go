@@ -149,14 +149,16 @@ func TestGatesDrainThatStays(t *testing.T) {
 	w := steadyOnStock(t, "n1")
 	w.refused("n1", refusal(7, w.now))
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
-	in := w.input()
-	in.GateLeft = map[string]string{"n1": w.slurm.Nodes["n1"].By}
-	if undone(Decide(in)) != 0 {
-		t.Error("asked for again")
-	}
-	in.GateLeft["n1"] = "slurm@2026-11-20T11:00:00"
-	if undone(Decide(in)) != 1 {
+	w.decide()
+	stays := Action{Kind: UndoGate, Node: "n1", By: "slurm@2026-11-20T11:00:00"}
+	w.receipts = []Receipt{{Action: stays, Refused: true}}
+	if undone(w.decide()) != 1 {
 		t.Error("an older drain stands in the way")
+	}
+	stays.By = w.slurm.Nodes["n1"].By
+	w.receipts = []Receipt{{Action: stays, Refused: true}}
+	if undone(w.decide()) != 0 || undone(w.decide()) != 0 {
+		t.Error("asked for again")
 	}
 	a := w.agents["n1"]
 	a.Connected = false

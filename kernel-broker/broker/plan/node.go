@@ -138,9 +138,6 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 func (d *decision) reset(n *kb.Node, agent Agent) {
 	p := n.Pending
 	grace := max(d.in.Config.ResetGrace, d.in.Config.RebootTimeout) // both go through the firmware
-	if p.ResetAt.IsZero() {
-		p.ResetAt = d.in.Resets[p.Token]
-	}
 	begin, cause := p.ResetAt, "no sign of life after a reset"
 	switch restarted := agent.Since.After(p.Since); {
 	case !begin.IsZero() && !agent.Connected:

@@ -94,11 +94,10 @@ func TestHangWithReset(t *testing.T) {
 		if actions := w.settle(); !has(actions, ResetNode) {
 			t.Error("the reset is not asked for until it is done")
 		}
-		w.resets[w.nodes["n1"].Pending.Token] = w.now
+		w.reset("n1")
 		if actions := w.settle(); has(actions, ResetNode) || !w.nodes["n1"].Pending.ResetAt.Equal(w.now) {
 			t.Errorf("one hang, two resets; pending %+v", w.nodes["n1"].Pending)
 		}
-		clear(w.resets) // the record knows
 		if actions := w.settle(); has(actions, ResetNode) {
 			t.Error("one hang, two resets")
 		}
@@ -128,7 +127,7 @@ func TestResetHasTheTimeOfAReboot(t *testing.T) {
 		w := booting(t)
 		w.config.CanReset, w.config.ResetGrace, w.config.RebootTimeout = true, c.grace, c.reboot
 		w.pass(61 * time.Second)
-		w.resets[w.nodes["n1"].Pending.Token] = w.now
+		w.reset("n1")
 		w.settle()
 		if w.pass(c.want); w.nodes["n1"].Failure != nil {
 			t.Errorf("%v, %v: given up after %v: %+v", c.grace, c.reboot, c.want, w.nodes["n1"].Failure)
@@ -164,13 +163,12 @@ func TestResetAfterRestart(t *testing.T) {
 		w.config.CanReset = true
 		w.pass(61 * time.Second)
 		if done {
-			w.resets[w.nodes["n1"].Pending.Token] = w.now
+			w.reset("n1")
 			w.settle()
 		}
 		token := w.nodes["n1"].Pending.Token
 		w.now = w.now.Add(time.Hour)
 		w.silence("n1") // as of the broker's start
-		clear(w.resets)
 		if actions := w.settle(); has(actions, ResetNode) {
 			t.Errorf("recorded %v: reset at once: %v", done, actions)
 		}

@@ -48,7 +48,7 @@ func (d *decision) missingRegistration(a *kb.Allocation, n *kb.Node) string {
 		}
 		return "slurmd registers with less than slurm.conf says of the node: " + what
 	}
-	since := d.age(later(agent.Since, d.in.SlurmSince)) // no slurmd registers with a slurmctld that is away
+	since := d.age(later(agent.Since, d.in.Slurm.Since)) // no slurmd registers with a slurmctld that is away
 	// Slurm that gives up boots the node again, which is armed, or does not wait any more (26.05).
 	waits := n.Slurm.Awaited.Awaits() && s.Waiting() || s.State == "DOWN" && (s.Reason == reasonResume || strings.HasSuffix(s.Reason, reasonReboot))
 	given := d.backInQueue(a) || !d.gone(a) && d.age(begun(a)) > d.in.Config.SwitchLimit && !d.off(a)

@@ -139,7 +139,7 @@ func TestKernelIsNotBlamedForARegistration(t *testing.T) {
 	w = unheardOf(t)
 	w.now = w.now.Add(20 * time.Minute)
 	in := w.input()
-	in.SlurmSince = w.now.Add(-time.Second)
+	in.Slurm.Since = w.now.Add(-time.Second)
 	if out := Decide(in); slices.ContainsFunc(out.Nodes, func(n *kb.Node) bool { return len(n.Faults) > 0 }) {
 		t.Error("slurmctld was away")
 	}
@@ -216,7 +216,7 @@ func TestAWordOutlastsTheDrainOfAKernel(t *testing.T) {
 		t.Errorf("out of service: %+v, %v", n.OutOfService, actions)
 	}
 	w.nodeBy("n1", "IDLE+DRAIN", "bad DIMM", "slurm@3") // the broker has said it again
-	w.restored["n1"] = w.now
+	w.done(Action{Kind: RestoreState, Node: "n1"})
 	w.pass(time.Second)
 	w.nodeBy("n1", "IDLE", "", "")
 	if w.pass(time.Second); w.nodes["n1"].OutOfService != nil {

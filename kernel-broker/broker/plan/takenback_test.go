@@ -103,7 +103,7 @@ func TestAdministratorResumesWhatWasSetAgain(t *testing.T) {
 		t.Fatalf("not set again: %v", actions)
 	}
 	w.now = w.now.Add(10 * time.Millisecond)
-	w.restored["n1"] = w.now
+	w.done(Action{Kind: RestoreState, Node: "n1"})
 	w.unanswered = true
 	if actions := w.pass(2 * time.Second); has(actions, RestoreState) {
 		t.Errorf("set once more before Slurm was seen: %v", actions)
