@@ -15,6 +15,10 @@ type SlurmSide struct {
 	Service   Service   `json:"service,omitzero"`
 	// Registered is a boot id that slurmctld knows: slurmd must not claim a boot in it.
 	Registered string `json:"registered,omitempty"`
+	// Restore is an administrator's state and reason that slurmctld is about to forget.
+	Restore *OutOfService `json:"restore,omitempty"`
+	// Off is the boot in which Slurm powered the node down; empty once the node is up again.
+	Off string `json:"off,omitempty"`
 	// Told is when slurmctld was told what it has to know before the node's slurmd answers: an administrator's state, or a
 	// boot that it does not wait for. It is zero while slurmd need not wait for that.
 	Told time.Time `json:"told,omitzero"`
@@ -24,7 +28,7 @@ type SlurmSide struct {
 type SlurmBoot struct {
 	Phase BootPhase `json:"phase,omitempty"`
 	Owner BootOwner `json:"owner,omitempty"`
-	// Since is when the broker asked for it, until slurmctld shows it.
+	// Since is when the broker asked for it, until slurmctld shows it, or when slurmctld began to wait for it.
 	Since time.Time `json:"since,omitzero"`
 }
 

@@ -324,7 +324,7 @@ func (c *Controller) busyLocked() bool {
 		if n == nil {
 			continue
 		}
-		if n.Slurm.Awaited.Awaits() && recent(n.SlurmdNotBefore) || n.Pending != nil || n.KeptFor != "" {
+		if n.Slurm.Awaited.Awaits() && recent(n.Slurm.Awaited.Since) || n.Pending != nil || n.KeptFor != "" {
 			return true
 		}
 		if s := c.sessions[name]; s != nil && nodeBusy(n, s.agent, recent) {
@@ -338,12 +338,12 @@ func (c *Controller) busyLocked() bool {
 // comes first.
 func nodeBusy(n *kb.Node, agent plan.Agent, recent func(time.Time) bool) bool {
 	switch {
-	case n.SlurmdHeld:
+	case n.Told.Slurmd == kb.SlurmdHeld:
 		return recent(agent.Since)
 	case !n.Owner.IsZero():
 		return false
 	}
-	return n.OutOfService != nil && recent(agent.Since) || n.Reboot != nil && recent(n.Reboot.At)
+	return n.Slurm.Restore != nil && recent(agent.Since) || n.Reboot != nil && recent(n.Reboot.At)
 }
 
 // Publish keeps the snapshot of the catalog with every agent and in use, and

@@ -117,8 +117,8 @@ func (e *executor) carryOut(ctx context.Context, a plan.Action) error {
 // down takes a node down, for a job only while the node is lost to that one.
 func (e *executor) down(ctx context.Context, a plan.Action) error {
 	e.c.mu.Lock()
-	n := e.c.records.nodes[a.Node]
-	due := a.Job.IsZero() || n != nil && n.Lost == a.Job
+	n, job := e.c.records.nodes[a.Node], e.c.records.allocs[a.Job]
+	due := a.Job.IsZero() || n != nil && n.Owner == a.Job && job != nil && job.HasLost(a.Node)
 	e.c.mu.Unlock()
 	if !due {
 		return nil

@@ -153,7 +153,8 @@ func (d *decision) bootFailed(n *kb.Node, p *kb.Pending, cause string, blameKern
 }
 
 func (d *decision) fail(n *kb.Node, kind kb.FailureKind, ref kb.Ref, cause string) {
-	n.Failure = &kb.Failure{Kind: kind, Ref: ref, Cause: cause, At: d.in.Now}
+	drained := n.Failure != nil && n.Failure.Drained
+	n.Failure = &kb.Failure{Kind: kind, Ref: ref, Cause: cause, At: d.in.Now, Drained: drained}
 	n.Pending = nil
 	d.note(n, "failed", fmt.Sprintf("%s: %s", ref, cause))
 }

@@ -42,7 +42,7 @@ func (d *decision) desired(n *kb.Node, agent Agent) {
 		d.drainForgottenBoot(n)
 		d.heal(n, agent)
 	}
-	if n.Lost.IsZero() {
+	if owner == nil || !owner.HasLost(n.Name) {
 		d.boot(n, agent, owner)
 	}
 	d.loadOnly(n, agent, owner)
@@ -57,11 +57,11 @@ const lateStep = 3 * time.Minute
 func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 	if owner == nil {
 		if !n.Owner.IsZero() {
-			n.Left, n.LeftAt = n.Owner, d.in.Now
+			n.LeftAt = d.in.Now
 		}
-		n.Owner, n.Lost = kb.JobID{}, kb.JobID{}
+		n.Owner = kb.JobID{}
 		if d.age(n.LeftAt) > lateStep && n.Pending == nil {
-			n.Left, n.LeftAt = kb.JobID{}, time.Time{}
+			n.LeftAt = time.Time{}
 		}
 		return
 	}
@@ -69,10 +69,8 @@ func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 		return
 	}
 	n.Owner, n.Timeline = owner.ID, owner.ID
-	n.KeptFor, n.KeptUntil, n.Lost = "", time.Time{}, kb.JobID{}
-	n.Left, n.LeftAt = kb.JobID{}, time.Time{}
+	n.KeptFor, n.KeptUntil, n.LeftAt = "", time.Time{}, time.Time{}
 	n.Attempts = 0
-	n.SlurmdNotBefore = later(n.SlurmdNotBefore, d.registerFrom(owner.Created))
 	delete(owner.Before, n.Name)
 	owner.Proven(&owner.Before, n.Name, n.Running)
 }
@@ -103,7 +101,7 @@ func (d *decision) release(n *kb.Node) {
 		d.note(n, kb.EventLetGo, why)
 		n.KeptFor, n.KeptUntil = "", time.Time{}
 	}
-	if n.Desired == stockRef || n.Runs(stockRef) || n.Off != "" {
+	if n.Desired == stockRef || n.Runs(stockRef) || n.Slurm.Off != "" {
 		// No boot lies between, so there is nothing to wait for.
 		d.desire(n, stockRef)
 		return
@@ -159,7 +157,7 @@ func closed(s kb.SlurmNode) bool {
 // arm sees to it that the return is armed before the kernel comes.
 func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.OutOfService != nil || closed(s) || s.BootForgotten() {
+	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.Slurm.Restore != nil || closed(s) || s.BootForgotten() {
 		return
 	}
 	if s.RebootAsked() {
@@ -190,7 +188,7 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 		n.Pending = nil
 		d.note(n, "dropped", fmt.Sprintf("%s %s", p.Kernel.Ref(), why))
 	}
-	if n.Failure != nil || n.Runs(n.Desired) || !agent.Connected || n.Boot.BootID == "" || n.Off == n.Boot.BootID {
+	if n.Failure != nil || n.Runs(n.Desired) || !agent.Connected || n.Boot.BootID == "" || n.Slurm.Off == n.Boot.BootID {
 		return
 	}
 	kernel, ok := d.kernelFor(n, owner)
@@ -296,8 +294,8 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 	}
 	// Slurm must be seen to wait still at the end of that time: once it has
 	// the registration, another one would be a node that rebooted.
-	seen, begun := d.in.Slurm.At, agent.Slurmd.At
-	if begun.Before(n.SlurmdNotBefore) && !seen.Before(n.SlurmdNotBefore) || seen.Sub(begun) > d.in.Config.RegisterRetry {
+	seen, begun, from := d.in.Slurm.At, agent.Slurmd.At, d.slurmdNotBefore(n)
+	if begun.Before(from) && !seen.Before(from) || seen.Sub(begun) > d.in.Config.RegisterRetry {
 		n.SlurmdStart++
 	}
 }
@@ -312,13 +310,21 @@ func (d *decision) coming(n *kb.Node) bool {
 			return true
 		}
 	}
-	waited := d.in.Slurm.At.Sub(n.SlurmdNotBefore)
+	waited := d.in.Slurm.At.Sub(d.slurmdNotBefore(n))
 	return n.Owner.IsZero() && d.awaited(n.Name) && waited < d.in.Config.AgentLimit
 }
 
-// registerFrom is the earliest time at which slurmctld heeds a registration
-// for a boot that it asked for no later than at requested: it counts in whole
-// seconds.
-func (d *decision) registerFrom(requested time.Time) time.Time {
-	return requested.Truncate(time.Second).Add(d.in.Config.RegisterDelay)
+// slurmdNotBefore is the earliest time at which slurmctld heeds a registration for the boot that it waits for: it counts in
+// whole seconds, and may have asked for that boot when it gave the node to its job.
+func (d *decision) slurmdNotBefore(n *kb.Node) (from time.Time) {
+	if n.Slurm.Awaited.Awaits() {
+		from = n.Slurm.Awaited.Since
+	}
+	if owner := d.owner(n); owner != nil {
+		from = later(from, owner.Created)
+	}
+	if from.IsZero() {
+		return from
+	}
+	return from.Truncate(time.Second).Add(d.in.Config.RegisterDelay)
 }

@@ -120,8 +120,8 @@ func TestGatesDrainOutlastsTheBoot(t *testing.T) {
 	w.refused("n1")
 	w.drainedAt("n1", "UNKNOWN+DRAIN", w.now) // slurmctld restarted
 	w.settle()
-	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].Slurm.Service.Author != kb.AuthorGate || w.nodes["n1"].OutOfService != nil {
-		t.Fatalf("before slurmd answers: actions %v, record %+v, said %+v", out.Actions, w.nodes["n1"].Slurm.Service, w.nodes["n1"].OutOfService)
+	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].Slurm.Service.Author != kb.AuthorGate || w.nodes["n1"].Slurm.Restore != nil {
+		t.Fatalf("before slurmd answers: actions %v, record %+v, said %+v", out.Actions, w.nodes["n1"].Slurm.Service, w.nodes["n1"].Slurm.Restore)
 	}
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
 	w.settle()
@@ -178,13 +178,13 @@ func TestGatesDrainIsExplainedLate(t *testing.T) {
 	w.settle()
 	w.drainedAt("n1", "IDLE+DRAIN", at)
 	w.decide()
-	if w.nodes["n1"].OutOfService == nil {
+	if w.nodes["n1"].Slurm.Restore == nil {
 		t.Fatal("a drain that nothing explains is not taken for somebody's")
 	}
 	w.refused("n1", refusal(8, at))
 	w.decide()
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Service.Author != kb.AuthorGate {
-		t.Errorf("said %+v, it is %+v", n.OutOfService, n.Slurm.Service)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil || n.Slurm.Service.Author != kb.AuthorGate {
+		t.Errorf("said %+v, it is %+v", n.Slurm.Restore, n.Slurm.Service)
 	}
 }
 
@@ -210,8 +210,8 @@ func TestGatesDrainBeforeTheArmedBoot(t *testing.T) {
 	w.pass(time.Second)
 	actions := home(w)
 	w.pass(10 * time.Millisecond)
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.SlurmdHeld || has(actions, RestoreState) || has(actions, UndoGate) {
-		t.Errorf("said %+v, slurmd held %t, %v", n.OutOfService, n.SlurmdHeld, actions)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil || slurmdHeld(n) || has(actions, RestoreState) || has(actions, UndoGate) {
+		t.Errorf("said %+v, slurmd held %t, %v", n.Slurm.Restore, slurmdHeld(n), actions)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestGatesDrainIsKnownAfterTheAgentIsGone(t *testing.T) {
 	w.agents["n1"] = Agent{Since: w.now, Refusals: []kb.GateRefusal{refusal(7, w.now)}}
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
 	w.settle()
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Service.Author != kb.AuthorGate {
-		t.Errorf("out of service %+v, it is %+v", n.OutOfService, n.Slurm.Service)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil || n.Slurm.Service.Author != kb.AuthorGate {
+		t.Errorf("out of service %+v, it is %+v", n.Slurm.Restore, n.Slurm.Service)
 	}
 }

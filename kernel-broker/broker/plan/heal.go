@@ -34,11 +34,11 @@ const issueTime = 15 * time.Second
 // has none that could run anything: Slurm switches it on for the next job.
 func (d *decision) heal(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
-	if known && s.State == "DOWN" && s.PowerIsOff() && !s.Drained() && strings.HasPrefix(s.Reason, reasonLost) && n.OutOfService == nil && n.Failure == nil {
+	if known && s.State == "DOWN" && s.PowerIsOff() && !s.Drained() && strings.HasPrefix(s.Reason, reasonLost) && n.Slurm.Restore == nil && n.Failure == nil {
 		d.act(Action{Kind: ResumeNode, Node: n.Name, Text: s.Reason})
 		return
 	}
-	if !known || n.OutOfService != nil || n.Failure != nil || !n.Desired.IsStock() || !n.Runs(stockRef) || !n.Steady() {
+	if !known || n.Slurm.Restore != nil || n.Failure != nil || !n.Desired.IsStock() || !n.Runs(stockRef) || !n.Steady() {
 		return
 	}
 	// Before slurmd has registered the boot a resume would make it a crash.

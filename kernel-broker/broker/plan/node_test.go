@@ -271,8 +271,8 @@ func TestWaiting(t *testing.T) {
 	w.node("n1", "ALLOCATED+POWERING_UP", "")
 	w.settle()
 	n := w.nodes["n1"]
-	if !n.Slurm.Awaited.Awaits() || n.SlurmdStart != start || !n.SlurmdNotBefore.Equal(w.now.Truncate(time.Second).Add(w.config.RegisterDelay)) {
-		t.Errorf("waiting %v, start %d, not before %v", n.Slurm.Awaited, n.SlurmdStart, n.SlurmdNotBefore)
+	if !n.Slurm.Awaited.Awaits() || n.SlurmdStart != start || !n.Told.SlurmdNotBefore.Equal(w.now.Truncate(time.Second).Add(w.config.RegisterDelay)) {
+		t.Errorf("waiting %v, start %d, not before %v", n.Slurm.Awaited, n.SlurmdStart, n.Told.SlurmdNotBefore)
 	}
 	delete(w.slurm.Nodes, "n1") // not seen is not known
 	w.pass(time.Second)
@@ -408,7 +408,7 @@ func TestRecover(t *testing.T) {
 		}
 		w.node("n1", "IDLE", "")
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; n.Failure != nil || n.Drained || !n.Desired.IsStock() {
+		if n := w.nodes["n1"]; n.Failure != nil || drained(n) || !n.Desired.IsStock() {
 			t.Errorf("resumed: %+v", n)
 		}
 	})
@@ -418,7 +418,7 @@ func TestRecover(t *testing.T) {
 		w.pass(time.Second)
 		w.node("n1", "UNKNOWN+NOT_RESPONDING+POWERING_UP", "")
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; n.Failure != nil || n.Drained {
+		if n := w.nodes["n1"]; n.Failure != nil || drained(n) {
 			t.Errorf("resumed: %+v", n)
 		}
 	})
@@ -426,7 +426,7 @@ func TestRecover(t *testing.T) {
 		w := failedOnItsOwn(t)
 		w.node("n1", "DOWN", "ResumeTimeout reached")
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; n.Failure != nil || n.Drained {
+		if n := w.nodes["n1"]; n.Failure != nil || drained(n) {
 			t.Errorf("resumed: %+v", n)
 		}
 	})
@@ -440,7 +440,7 @@ func TestRecover(t *testing.T) {
 	})
 	t.Run("the registration of an armed boot ends the drain", func(t *testing.T) {
 		w := failedOnItsOwn(t)
-		w.nodes["n1"].Drained = false
+		w.nodes["n1"].Failure.Drained = false
 		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kernel-broker: mitgcm@3: disk full")
 		w.pass(time.Second)
 		w.node("n1", "IDLE", "")

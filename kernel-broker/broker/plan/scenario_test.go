@@ -272,7 +272,7 @@ func describe(n *kb.Node) string {
 	if n.KeptFor != "" {
 		text += ", kept for " + n.KeptFor
 	}
-	if n.Drained {
+	if drained(n) {
 		text += ", drained"
 	}
 	return text

@@ -118,6 +118,10 @@ func (w *world) input() Input {
 		Catalog: w.catalog, Receipts: w.receipts, Held: w.held, Queued: w.inLine, Damaged: w.damaged, PlainBoots: w.plain, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
+func slurmdHeld(n *kb.Node) bool { return n.Told.Slurmd == kb.SlurmdHeld }
+
+func drained(n *kb.Node) bool { return n.Failure != nil && n.Failure.Drained }
+
 // done has the next decision hear that an action was done.
 func (w *world) done(a Action) { w.receipts = append(w.receipts, Receipt{Action: a, At: w.now}) }
 
