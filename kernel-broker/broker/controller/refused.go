@@ -17,22 +17,19 @@ var refusals = []error{kb.ErrNotFound, kb.ErrQuarantined, kb.ErrRetired, kb.ErrF
 // refusal is the comment of a job that is refused. What it asked of the profiling
 // stays in it, for when it is released.
 func (c *Controller) refusal(ctx context.Context, job kb.SlurmJob, err error) string {
-	text := "kernel-broker: " + err.Error()
+	said := kb.Comment{Text: err.Error()}
 	comment, lost := c.o.Slurm.AdminComment(ctx, job.ID)
 	if lost != nil {
 		c.log.Warn("comment of the job not read, it is not profiled when it is released", "job", job.Reference, "error", lost)
-		return text
+		return said.String()
 	}
 	job.AdminComment = comment
-	text = kb.WithProfiling(text, c.collectorsFor(job))
 	last, lost := c.lastRun(ctx, kb.JobID{Job: job.ID, Restart: job.Restart}, job)
 	if lost != nil {
 		c.log.Warn("record of the job not read, it may be requeued when it is released", "job", job.Reference, "error", lost)
 	}
-	if job.SaidNoRequeue() || last.NoRequeue {
-		text = kb.WithNoRequeue(text)
-	}
-	return text
+	said.Collectors, said.NoRequeue = c.collectorsFor(job), job.SaidNoRequeue() || last.NoRequeue
+	return said.String()
 }
 
 // refused holds a job that cannot get its kernel as things are, with the

@@ -15,10 +15,7 @@ func (d *decision) comment(a *kb.Allocation) {
 	if text == "" {
 		return
 	}
-	text = kb.WithProfiling("kernel-broker: "+text, a.Collectors)
-	if a.NoRequeue && !d.restored(a) {
-		text = kb.WithNoRequeue(text)
-	}
+	text = kb.Comment{Text: text, Collectors: a.Collectors, NoRequeue: a.NoRequeue && !d.restored(a)}.String()
 	if a.Comment != text {
 		d.act(Action{Kind: CommentJob, Job: a.ID, Reference: reference, Text: text})
 	}
@@ -60,7 +57,7 @@ func (d *decision) requeued(a *kb.Allocation) (reference, text string) {
 			if a.Hold {
 				return j.Reference, a.Reason
 			}
-			return j.Reference, kb.Requeued(a.Requested, d.why(a))
+			return j.Reference, kb.Waits(a.Requested, d.why(a))
 		}
 	}
 	return "", ""
