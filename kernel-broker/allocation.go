@@ -89,7 +89,7 @@ type Allocation struct {
 	Requeued bool `json:"requeued,omitempty"`
 	// Suspended: the job was suspended before its script started.
 	Suspended bool `json:"suspended,omitempty"`
-	Soon      bool `json:"soon,omitempty"` // a failed job may be tried again at once
+	RetryNow  bool `json:"soon,omitempty"` // a failed job may be tried again at once
 	// Comment is the job's AdminComment as it was last written.
 	Comment string `json:"comment,omitempty"`
 	// Missed is how many runs of the job in a row, up to this one, ended since Slurm did not wait for a node's boot.

@@ -349,8 +349,8 @@ func (n *Node) Progress() Progress {
 	}
 }
 
-// Left is the job that left the node some minutes ago at most: a step of it that comes late must not run on stock.
-func (n *Node) Left() JobID {
+// LastJob is the job that left the node some minutes ago at most: a step of it that comes late must not run on stock.
+func (n *Node) LastJob() JobID {
 	if n.LeftAt.IsZero() {
 		return JobID{}
 	}

@@ -17,8 +17,8 @@ type SlurmSide struct {
 	Registered string `json:"registered,omitempty"`
 	// Restore is an administrator's state and reason that slurmctld is about to forget.
 	Restore *OutOfService `json:"restore,omitempty"`
-	// Off is the boot in which Slurm powered the node down; empty once the node is up again.
-	Off string `json:"off,omitempty"`
+	// PoweredOffBoot is the boot in which Slurm powered the node down; empty once the node is up again.
+	PoweredOffBoot string `json:"off,omitempty"`
 	// Told is when slurmctld was told what it has to know before the node's slurmd answers: an administrator's state, or a
 	// boot that it does not wait for. It is zero while slurmd need not wait for that.
 	Told time.Time `json:"told,omitzero"`

@@ -36,7 +36,7 @@ func nodeFromBefore(text []byte, n *kb.Node) error {
 	if err := json.Unmarshal(text, &old); err != nil || old.Slurm != nil {
 		return err
 	}
-	s := kb.SlurmSide{Registered: old.KnownBoot, Restore: old.Said, Off: old.Off}
+	s := kb.SlurmSide{Registered: old.KnownBoot, Restore: old.Said, PoweredOffBoot: old.Off}
 	if n.Failure != nil {
 		n.Failure.Drained = old.Drained
 	}

@@ -67,7 +67,7 @@ func (c *Controller) recordRefusal(ctx context.Context, r Request, job kb.SlurmJ
 	c.goOn(a, have)
 	a.Note(now, "", string(kb.PhaseAccepted), fmt.Sprintf("%s asked for %s", job.User, r.Ref))
 	a.Enter(kb.PhaseFailed, now, "refused: "+a.Reason)
-	if c.records.holds(a) != nil {
+	if c.records.hasRoomFor(a) != nil {
 		a.Nodes = nil // too many for a record may be why it is refused
 	}
 	defer c.toWrite()()

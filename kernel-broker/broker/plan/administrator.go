@@ -30,7 +30,7 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 		d.unregistered(n, s, agent)
 	} else {
 		d.rebootAsked(n, s)
-		d.listen(n, s, agent)
+		d.trackOutOfService(n, s, agent)
 		d.restoreState(n, s, agent)
 		d.settleBoot(n, s, agent)
 		d.held[n.Name] = d.held[n.Name] || (silentBoot(n, agent) || armedBoot(n, agent)) && d.viewPredatesBoot(n, s, agent) ||
@@ -49,7 +49,7 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 // than it takes to say something again would be for ever.
 func (d *decision) unregistered(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	if s.Foreign() || n.Slurm.Restore != nil {
-		d.listen(n, s, agent)
+		d.trackOutOfService(n, s, agent)
 	}
 	d.held[n.Name] = n.Slurm.Restore == nil && silentBoot(n, agent) && d.viewPredatesBoot(n, s, agent)
 	d.restoreState(n, s, agent)
@@ -95,9 +95,9 @@ func AdministratorReboots(n *kb.Node, s kb.SlurmNode) bool {
 	return s.RebootAsked() && (n == nil || !n.Slurm.Armed()) && !s.BootsForJob()
 }
 
-// listen records what is said of a node for as long as a return may wipe it,
+// trackOutOfService records what is said of a node for as long as a return may wipe it,
 // and forgets it when an administrator has.
-func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
+func (d *decision) trackOutOfService(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	if n.Slurm.Service.Nobodys() {
 		// Of a node that was just booting its agent tells of the gate later than Slurm.
 		if n.Slurm.Restore != nil && n.Slurm.Restore.By == s.By {
@@ -182,7 +182,7 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		}
 		return
 	}
-	d.settled(n, s, agent)
+	d.confirmRestored(n, s, agent)
 }
 
 // resumesByItself forgets what Slurm would have ended by itself in the meantime, and reports whether it did.
@@ -196,9 +196,9 @@ func (d *decision) resumesByItself(n *kb.Node) bool {
 	return true
 }
 
-// settled forgets what Slurm has again. ReturnToService=2 has a registration end
+// confirmRestored forgets what Slurm has again. ReturnToService=2 has a registration end
 // what was set down, so Slurm is polled once more after slurmd has answered.
-func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
+func (d *decision) confirmRestored(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	switch {
 	case !n.Slurm.Restore.Down:
 		d.clearOutOfService(n)

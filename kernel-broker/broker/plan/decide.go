@@ -69,7 +69,7 @@ func Decide(in Input) Output {
 	for _, name := range d.order {
 		n := d.nodes[name]
 		if d.endWait(n); managed(n) || in.Agents[name].Connected {
-			d.desired(n, in.Agents[name])
+			d.desired(n)
 		}
 	}
 	d.holds()

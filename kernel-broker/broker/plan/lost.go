@@ -45,15 +45,13 @@ func lostText(a *kb.Allocation) string {
 	return strings.Join(list, "; ")
 }
 
-// watchJobKernel watches a node whose job may run. One that lost the job's kernel is not
+// leaveLost looks after a node that lost the kernel of a job which may run. It is not
 // switched again under the job and takes no step of it: what is wanted stays the
 // job's kernel, so slurmd stays away. To Slurm, which with ReturnToService=2
 // would let such a node go on, it is down, as after any crash. The return is
 // armed: once the job is off it, the node comes back by itself.
-func (d *decision) watchJobKernel(n *kb.Node, owner *kb.Allocation) {
-	if !owner.HasLost(n.Name) {
-		return
-	}
+func (d *decision) leaveLost(n *kb.Node) {
+	owner := d.owner(n)
 	d.desire(n, owner.Kernel.Ref())
 	if !d.in.Slurm.At.After(owner.Lost[n.Name].At) {
 		// Slurm may have taken the node from the job meanwhile, and an

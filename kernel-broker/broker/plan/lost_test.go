@@ -85,12 +85,12 @@ func TestLateStepOfAJobThatLeft(t *testing.T) {
 	w.pass(time.Second)
 	w.boot("n2", kernels[0], "")
 	w.pass(time.Second)
-	if n := w.nodes["n2"]; n.Left() != (kb.JobID{Job: 7}) || !n.Owner.IsZero() || !n.Steady() {
+	if n := w.nodes["n2"]; n.LastJob() != (kb.JobID{Job: 7}) || !n.Owner.IsZero() || !n.Steady() {
 		t.Fatalf("the node is %+v", n)
 	}
 	generation := w.nodes["n2"].Generation
 	w.pass(lateStep + time.Second)
-	if n := w.nodes["n2"]; !n.Left().IsZero() || n.Generation == generation {
+	if n := w.nodes["n2"]; !n.LastJob().IsZero() || n.Generation == generation {
 		t.Errorf("minutes later: %+v", n)
 	}
 }

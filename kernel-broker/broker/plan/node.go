@@ -84,7 +84,7 @@ func (d *decision) noteOnce(n *kb.Node, event, detail string) {
 func (d *decision) overdue(n *kb.Node, agent Agent) {
 	p, owner := n.Pending, d.owner(n)
 	if p == nil {
-		if owner != nil && owner.Switching() && n.Failure == nil && !agent.Connected && n.Slurm.Off == "" &&
+		if owner != nil && owner.Switching() && n.Failure == nil && !agent.Connected && n.Slurm.PoweredOffBoot == "" &&
 			d.age(later(begun(owner), agent.Since)) > d.in.Config.AgentLimit {
 			d.fail(n, kb.FailureNode, owner.Kernel.Ref(), "its agent is silent")
 		}
@@ -117,7 +117,7 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 		} else if limit, late := d.patience(n, p); age > limit {
 			d.tried(n, p, late)
 			if !d.in.Config.CanReset {
-				d.silent(n, p, late)
+				d.giveUp(n, p, late)
 				return
 			}
 			p.Progress, p.Since = kb.ProgressReset, d.in.Now
@@ -151,7 +151,7 @@ func (d *decision) reset(n *kb.Node, agent Agent) {
 	}
 	if d.age(begin) > grace {
 		d.try(n, p, kb.WayReset, false, cause, kb.UnknownTimes())
-		d.silent(n, p, cause)
+		d.giveUp(n, p, cause)
 		return
 	}
 	if p.ResetAt.IsZero() && !d.in.Now.Before(begin) {
@@ -163,9 +163,9 @@ func (d *decision) reset(n *kb.Node, agent Agent) {
 	}
 }
 
-// silent gives a node up that neither boots nor can be reached. The kernel is
+// giveUp gives a node up that neither boots nor can be reached. The kernel is
 // blamed too: it is the last thing that is known of the node.
-func (d *decision) silent(n *kb.Node, p *kb.Pending, cause string) {
+func (d *decision) giveUp(n *kb.Node, p *kb.Pending, cause string) {
 	if ref := p.Kernel.Ref(); !ref.IsStock() {
 		d.fault(n, p.Token, ref, cause)
 	}
@@ -191,7 +191,7 @@ func (d *decision) observe(n *kb.Node, agent Agent) {
 	var refusal *kb.GateRefusal
 	n.Slurm = observe.Node(was, s, observe.Facts{
 		At: d.in.Slurm.At, Now: d.in.Now,
-		JobBack: d.jobHas(n.Timeline, n.Name), LastJobBack: d.jobHas(n.Left(), n.Name),
+		JobBack: d.jobHas(n.Timeline, n.Name), LastJobBack: d.jobHas(n.LastJob(), n.Name),
 		Returned:  n.Reboot == nil && !n.LeftAt.IsZero() && n.Runs(stockRef),
 		ThrownOff: d.thrownOff(n),
 		OnProfile: n.Running.Ref.Profile != "" && !n.Running.Ref.IsStock(),

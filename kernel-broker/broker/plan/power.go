@@ -16,16 +16,16 @@ func (d *decision) power(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
 	switch {
 	case known && s.PoweredDown() && s.State != "DOWN":
-		if n.Slurm.Off == "" && managed(n) {
-			n.Slurm.Off = n.Boot.BootID
+		if n.Slurm.PoweredOffBoot == "" && managed(n) {
+			n.Slurm.PoweredOffBoot = n.Boot.BootID
 		}
 		if d.owner(n) == nil && n.Pending != nil && !agent.Connected {
 			d.note(n, "dropped", "the node is powered down")
 			n.Pending = nil
 		}
-	case n.Slurm.Off == "":
-	case agent.Connected && (n.Boot.BootID != n.Slurm.Off || d.neverOff(n, s)), known && !s.Waiting() && !s.Down():
-		n.Slurm.Off = ""
+	case n.Slurm.PoweredOffBoot == "":
+	case agent.Connected && (n.Boot.BootID != n.Slurm.PoweredOffBoot || d.neverOff(n, s)), known && !s.Waiting() && !s.Down():
+		n.Slurm.PoweredOffBoot = ""
 		if owner := d.owner(n); owner != nil && owner.Switching() {
 			owner.Begun = d.in.Now
 			d.note(n, "powered up", "")
@@ -42,7 +42,7 @@ func (d *decision) neverOff(n *kb.Node, s kb.SlurmNode) bool {
 // off reports whether an allocation waits for a node to be powered up.
 func (d *decision) off(a *kb.Allocation) bool {
 	for _, name := range a.Nodes {
-		if n := d.nodes[name]; n != nil && n.Slurm.Off != "" {
+		if n := d.nodes[name]; n != nil && n.Slurm.PoweredOffBoot != "" {
 			return true
 		}
 	}

@@ -27,7 +27,7 @@ func (d *decision) noRegistration(a *kb.Allocation) bool {
 		kind, cause := d.bootFault(n, a.Kernel.Ref(), cause)
 		d.fail(n, kind, a.Kernel.Ref(), cause)
 		d.refuse(a, fmt.Sprintf("kernel %s on node %s: %s", a.Kernel.Ref(), name, cause), kind == kb.FailureKernel && a.Fallback == kb.FallbackHold)
-		a.Soon = a.Hold // Slurm requeues it by itself, perhaps in this moment
+		a.RetryNow = a.Hold // Slurm requeues it by itself, perhaps in this moment
 		return true
 	}
 	return false

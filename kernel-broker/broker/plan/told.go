@@ -37,12 +37,12 @@ func (d *decision) told(n *kb.Node) kb.Told {
 	case t.Attested && (n.Steady() || n.Failure != nil && stock):
 		t.Slurmd = kb.SlurmdAllowed
 	}
-	switch owner := d.owner(n); {
-	case owner != nil && owner.HasLost(n.Name):
-		t.Lost = owner.ID.Job
+	switch {
+	case d.hasLost(n):
+		t.Lost = d.owner(n).ID.Job
 	case stock:
 		// The steps of a job that left may be launched until their credentials expire, by a node that was reset, too.
-		t.Lost = n.Left().Job
+		t.Lost = n.LastJob().Job
 	}
 	return t
 }

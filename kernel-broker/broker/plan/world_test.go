@@ -176,7 +176,7 @@ func again[T any](t *testing.T, record *T) *T {
 	return back
 }
 
-// settle decides until nothing changes; that must not take long.
+// resolvePending decides until nothing changes; that must not take long.
 func (w *world) settle() []Action {
 	w.t.Helper()
 	var actions []Action
