@@ -283,10 +283,6 @@ type Node struct {
 	// Booted are the kernels of profiles that this node was proven to run, the
 	// latest last.
 	Booted []Ref `json:"booted,omitempty"`
-	// Refused is a job that was refused because no agent ever connected from the node. Slurm waits for that job's boot
-	// until RefusedAt at least.
-	Refused   JobID     `json:"refused,omitzero"`
-	RefusedAt time.Time `json:"refused_at,omitzero"`
 	// Reboot is a reboot that an administrator requested.
 	Reboot *Reboot `json:"reboot,omitempty"`
 }

@@ -47,7 +47,7 @@ func (r *records) rebase(now time.Time, limits plan.Config) {
 		if n.Pending != nil {
 			past(&n.Pending.Since, &n.Pending.ResetAt, &n.Pending.Begun, &n.Pending.Loaded, &n.Pending.Executed)
 		}
-		past(&n.Slurm.Requested.Since, &n.Slurm.Told, &n.Slurm.Awaited.Since, &n.RefusedAt, &n.LeftAt)
+		past(&n.Slurm.Requested.Since, &n.Slurm.Told, &n.Slurm.Awaited.Since, &n.LeftAt)
 		if n.Reboot != nil {
 			past(&n.Reboot.At)
 		}

@@ -151,7 +151,7 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 // same run of the job once more: one that was killed has forgotten what it did
 // in the seconds before.
 func isReleasing(a *kb.Allocation) bool {
-	return a.Closed || a.Phase == kb.PhaseReturning || a.Phase == kb.PhaseDone
+	return a.Closed || a.Phase == kb.PhaseReturning || a.Phase == kb.PhaseDone || a.Phase == kb.PhaseFailed && !a.Ended.IsZero()
 }
 
 // known is the allocation that this run of the job has or had, if any.
@@ -245,7 +245,7 @@ func (c *Controller) newAllocation(ctx context.Context, r Request, job kb.SlurmJ
 	if err := alone(view, r.ID, nodes); err != nil {
 		return nil, err
 	}
-	if err := c.agentless(ctx, r.ID, nodes); err != nil {
+	if err := c.agentless(r.ID, nodes); err != nil {
 		return nil, err
 	}
 	if err := c.forbiddenOn(job, version.Kernel.Ref()); err != nil {

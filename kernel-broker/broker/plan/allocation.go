@@ -221,7 +221,7 @@ func (d *decision) failed(a *kb.Allocation) {
 	if !d.gone(a) {
 		job, ok := d.slurmJob(a)
 		switch {
-		case !ok:
+		case !ok, a.Requeued: // it leaves
 		case a.Hold:
 			d.act(Action{Kind: HoldJob, Job: a.ID, Reference: job.Reference, Text: a.Reason})
 		case d.age(a.Since) > holdDelay:
@@ -237,7 +237,8 @@ func (d *decision) failed(a *kb.Allocation) {
 	if a.RetryNow && !d.settleRequeued(a) {
 		return
 	}
-	a.Closed = d.returned(a)
+	waits := !d.endWaits(a)
+	a.Closed = d.returned(a) && !waits
 }
 
 // reasonTime is longer than slurmctld takes to say why a requeued job waits, and than the pause that it would have the job

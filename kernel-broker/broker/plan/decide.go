@@ -68,7 +68,7 @@ func Decide(in Input) Output {
 	d.assignOwners(ids)
 	for _, name := range d.order {
 		n := d.nodes[name]
-		if d.endWait(n); managed(n) || in.Agents[name].Connected {
+		if managed(n) || in.Agents[name].Connected {
 			d.desired(n)
 		}
 	}

@@ -124,7 +124,7 @@ func (d *decision) rests(n *kb.Node) bool {
 	agent := d.in.Agents[n.Name]
 	switch {
 	case n.Pending != nil, n.Failure != nil, len(n.Faults) > 0, n.Slurm.Restore != nil, n.Reboot != nil, d.held[n.Name],
-		n.KeptFor != "", n.Slurm.PoweredOffBoot != "", !n.RetryAt.IsZero(), !n.Refused.IsZero(), !n.LeftAt.IsZero(),
+		n.KeptFor != "", n.Slurm.PoweredOffBoot != "", !n.RetryAt.IsZero(), !n.LeftAt.IsZero(),
 		n.Slurm.Awaited != kb.SlurmBoot{}, n.Slurm.Requested.Phase == kb.BootAsked, agent.Ending != 0:
 		return false
 	case !n.Owner.IsZero():
