@@ -4,6 +4,7 @@ package kernelbroker
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,7 +89,9 @@ type Allocation struct {
 	Requeued bool `json:"requeued,omitempty"`
 	// Suspended: the job was suspended before its script started.
 	Suspended bool `json:"suspended,omitempty"`
-	Soon      bool `json:"soon,omitempty"` // a failed job may be tried again at once
+	RetryNow  bool `json:"soon,omitempty"` // a failed job may be tried again at once
+	// Comment is the job's AdminComment as it was last written.
+	Comment string `json:"comment,omitempty"`
 	// Missed is how many runs of the job in a row, up to this one, ended since Slurm did not wait for a node's boot.
 	Missed   uint32    `json:"missed,omitempty"`
 	Seen     bool      `json:"seen,omitempty"` // the job was seen RUNNING
@@ -96,8 +99,8 @@ type Allocation struct {
 	HandedTo string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
 	Closed   bool      `json:"closed,omitempty"`    // nothing is left to do
 
-	// Lost maps each node that lost the kernel during the job to the reason.
-	Lost map[string]string `json:"lost,omitempty"`
+	// Lost are the nodes that lost the kernel during the job.
+	Lost map[string]Loss `json:"lost,omitempty"`
 
 	Timeline []Event `json:"timeline,omitempty"`
 	LeftOut  int     `json:"left_out,omitempty"` // events that the timeline had no room for
@@ -106,6 +109,27 @@ type Allocation struct {
 	Before map[string]Proof `json:"before,omitempty"`
 	During map[string]Proof `json:"during,omitempty"`
 	After  map[string]Proof `json:"after,omitempty"`
+}
+
+// Loss is why and when a node lost the kernel of its job.
+type Loss struct {
+	Cause string    `json:"cause"`
+	At    time.Time `json:"at,omitzero"`
+}
+
+// UnmarshalJSON reads the cause alone, too, as records of older versions have it.
+func (l *Loss) UnmarshalJSON(text []byte) error {
+	if json.Unmarshal(text, &l.Cause) == nil {
+		return nil
+	}
+	type plain Loss
+	return json.Unmarshal(text, (*plain)(l))
+}
+
+// HasLost reports whether a node lost the job's kernel.
+func (a *Allocation) HasLost(node string) bool {
+	_, lost := a.Lost[node]
+	return lost
 }
 
 // Switching reports whether the job waits for its kernel.

@@ -29,11 +29,14 @@ func FuzzAdminCommentOfAJob(f *testing.F) {
 		if j.SaidNoRequeue() && !j.Submitted() {
 			t.Errorf("%q parses as --no-requeue", comment)
 		}
-		if strings.ContainsAny(collector, ";,|\n") || strings.Contains(comment, commentProfiling) || collector == "" {
+		if plain := (SlurmJob{AdminComment: Comment{Text: comment}.String()}); plain.SaidNoRequeue() || strings.Contains(plain.Comment(), commentProfiling) {
+			t.Errorf("the text %q asks for something: %q", comment, plain.AdminComment)
+		}
+		if strings.ContainsAny(collector, ";,|\n") || collector == "" {
 			return
 		}
 		// What is written of it is one part, whatever is in it, and behind whatever others write.
-		part := OnePart(WithProfiling(comment, []string{collector, "noise"}))
+		part := Comment{Text: comment, Collectors: []string{collector, "noise"}}.String()
 		for _, whole := range []string{part, comment + " | " + part, "JS1:H4s | kernel-broker: x | " + part} {
 			with := SlurmJob{AdminComment: whole}
 			if list, asked := with.Profiling(); !asked || !slices.Equal(strings.Split(list, ","), []string{collector, "noise"}) {

@@ -34,6 +34,16 @@ type DesiredState struct {
 	Reboot bool
 }
 
+// Permit is whether a node's slurmd may run.
+type Permit string
+
+// The permits. Without one the node runs no kernel on which it might.
+const (
+	// SlurmdHeld: slurmctld has to say or to be told something first, which the registration would end.
+	SlurmdHeld    Permit = "held"
+	SlurmdAllowed Permit = "allowed"
+)
+
 // Told is the part of a node's desired state that its record decides. Two are the same if they are equal, and a node's
 // Generation counts those that differ.
 type Told struct {
@@ -45,7 +55,7 @@ type Told struct {
 	Running         Ref       `json:"running,omitzero"`
 	Job             uint32    `json:"job,omitempty"`
 	Lost            uint32    `json:"lost,omitempty"`
-	SlurmdAllowed   bool      `json:"slurmd_allowed,omitempty"`
+	Slurmd          Permit    `json:"slurmd,omitempty"`
 	SlurmdStart     uint64    `json:"slurmd_start,omitempty"`
 	SlurmdNotBefore time.Time `json:"slurmd_not_before,omitzero"`
 	NoBootAwaited   bool      `json:"no_boot_awaited,omitempty"`
@@ -57,7 +67,7 @@ func (n *Node) DesiredState(now time.Time) DesiredState {
 	t := n.Told
 	d := DesiredState{
 		Generation: n.Generation, Token: t.Token, LoadOnly: t.LoadOnly, Reboot: t.Reboot, Attested: t.Attested, Running: t.Running,
-		SlurmdAllowed: t.SlurmdAllowed, SlurmdStart: t.SlurmdStart, NoBootAwaited: t.NoBootAwaited, BootKnown: t.BootKnown,
+		SlurmdAllowed: t.Slurmd == SlurmdAllowed, SlurmdStart: t.SlurmdStart, NoBootAwaited: t.NoBootAwaited, BootKnown: t.BootKnown,
 	}
 	if p := n.Pending; p != nil && t.Token != "" {
 		d.Kernel = &p.Kernel

@@ -233,6 +233,8 @@ type Failure struct {
 	Ref   Ref         `json:"ref"`
 	Cause string      `json:"cause"`
 	At    time.Time   `json:"at"`
+	// Drained: slurmctld has shown the drain that the broker gave the node for this.
+	Drained bool `json:"drained,omitempty"`
 }
 
 // Fault is one failed boot of a kernel, identified by its token.
@@ -268,39 +270,19 @@ type Node struct {
 	// Hardware as stock showed it last: another kernel may not see all of it.
 	Hardware Hardware  `json:"hardware,omitzero"`
 	Slurm    SlurmSide `json:"slurm,omitzero"`
-	// Drained: the product drained this node for its Failure.
-	Drained bool `json:"drained,omitempty"`
 	// KeptFor is the job, as scontrol names it, that the node keeps its kernel for, until KeptUntil.
 	KeptFor   string    `json:"kept_for,omitempty"`
 	KeptUntil time.Time `json:"kept_until,omitzero"`
-	// Lost is the job on the node whose kernel the node has lost.
-	Lost JobID `json:"lost,omitzero"`
-	// LostAt is when that was seen.
-	LostAt time.Time `json:"lost_at,omitzero"`
-	// Left is the job that left the node last, until LeftAt is some minutes past:
-	// a step of it that comes late must not run on stock.
-	Left JobID `json:"left,omitzero"`
-	// LeftAt is when it did.
+	// LeftAt is when the job of the Timeline left the node, and zero some minutes later.
 	LeftAt time.Time `json:"left_at,omitzero"`
 	// Faults are failed boots that the catalog has not counted yet.
 	Faults []Fault `json:"faults,omitempty"`
 	// SlurmdStart grows whenever slurmd must be restarted with -b.
-	SlurmdStart     uint64    `json:"slurmd_start"`
-	SlurmdNotBefore time.Time `json:"slurmd_not_before,omitzero"`
-	Kexecs          uint64    `json:"kexecs"`
+	SlurmdStart uint64 `json:"slurmd_start"`
+	Kexecs      uint64 `json:"kexecs"`
 	// Booted are the kernels of profiles that this node was proven to run, the
 	// latest last.
 	Booted []Ref `json:"booted,omitempty"`
-	// Off is the boot in which Slurm powered the node down; empty once the node is up again.
-	Off string `json:"off,omitempty"`
-	// Refused is a job that was refused because no agent ever connected from the node. Slurm waits for that job's boot
-	// until RefusedAt at least.
-	Refused   JobID     `json:"refused,omitzero"`
-	RefusedAt time.Time `json:"refused_at,omitzero"`
-	// OutOfService is an administrator's state and reason that Slurm is about to forget.
-	OutOfService *OutOfService `json:"said,omitempty"`
-	// SlurmdHeld: slurmd may not start before Slurm has the state of OutOfService again.
-	SlurmdHeld bool `json:"slurmd_held,omitempty"`
 	// Reboot is a reboot that an administrator requested.
 	Reboot *Reboot `json:"reboot,omitempty"`
 }
@@ -363,13 +345,21 @@ func (n *Node) Progress() Progress {
 	}
 }
 
+// LastJob is the job that left the node some minutes ago at most: a step of it that comes late must not run on stock.
+func (n *Node) LastJob() JobID {
+	if n.LeftAt.IsZero() {
+		return JobID{}
+	}
+	return n.Timeline
+}
+
 // Clone returns a deep copy.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.Booted = slices.Clone(n.Booted)
 	c.Issued, c.Faults = slices.Clone(n.Issued), slices.Clone(n.Faults)
 	c.Pending, c.Failure = copied(n.Pending), copied(n.Failure)
-	c.OutOfService, c.Reboot = copied(n.OutOfService), copied(n.Reboot)
+	c.Slurm.Restore, c.Reboot = copied(n.Slurm.Restore), copied(n.Reboot)
 	return &c
 }
 

@@ -73,7 +73,7 @@ func TestProfilingOfAComment(t *testing.T) {
 			t.Errorf("%q: %q", comment, got)
 		}
 	}
-	again := kb.OnePart(kb.WithProfiling("kernel-broker: runs on a@1 | b,\nkernel 6.1", []string{"io", "noise"}))
+	again := kb.Comment{Text: "runs on a@1 | b,\nkernel 6.1", Collectors: []string{"io", "noise"}}.String()
 	if got, asked := (kb.SlurmJob{AdminComment: "x | " + again}).Profiling(); !asked || got != "io,noise" {
 		t.Errorf("%q: %q", again, got)
 	}

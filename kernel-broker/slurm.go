@@ -94,103 +94,6 @@ func (j SlurmJob) Before(other SlurmJob) bool {
 	return j.Task < other.Task
 }
 
-// A job's AdminComment belongs to the site. The product has one part of it, which records what the job requested at
-// submit: job_submit.lua keeps the parts of others when one is written.
-const (
-	commentPrefix    = "kernel-broker: "
-	commentRequested = " requested"
-	// commentNoRequeue is the suffix for a job submitted with --no-requeue.
-	commentNoRequeue = "; norequeue"
-	commentProfiling = "; profiling="
-	// commentSeparator stands between parts.
-	commentSeparator = " | "
-	// commentWaits is the prefix for a requeued job.
-	commentWaits = "requeued, waits for "
-)
-
-// Comment returns the product's part of the AdminComment, empty if there is none. Only Slurm administrators and the
-// product can write an AdminComment. The last part that begins as ours does is ours: a site's text may quote it.
-func (j SlurmJob) Comment() string {
-	own := ""
-	for part := range strings.SplitSeq(j.AdminComment, commentSeparator) {
-		if strings.HasPrefix(part, commentPrefix) {
-			own, _, _ = strings.Cut(part, "\n")
-		}
-	}
-	return own
-}
-
-// Requested returns the profile that job_submit.lua noted for a waiting job.
-func (j SlurmJob) Requested() (Ref, bool) {
-	text, ok := strings.CutPrefix(j.Comment(), commentPrefix)
-	if !ok {
-		return Ref{}, false
-	}
-	name, _, ok := strings.Cut(text, commentRequested)
-	if again, waits := strings.CutPrefix(text, commentWaits); waits {
-		name, _, ok = strings.Cut(again, ":")
-	}
-	if !ok {
-		return Ref{}, false
-	}
-	ref, err := ParseRef(name)
-	return ref, err == nil && !ref.IsStock()
-}
-
-// Submitted reports whether job_submit.lua has seen the job.
-func (j SlurmJob) Submitted() bool { return j.Comment() != "" }
-
-// SaidNoRequeue reports whether the user gave --no-requeue.
-func (j SlurmJob) SaidNoRequeue() bool { return strings.HasSuffix(j.Comment(), commentNoRequeue) }
-
-// Profiling returns the list of collectors that job_submit.lua noted, as it was
-// written, and whether there was one.
-func (j SlurmJob) Profiling() (list string, asked bool) {
-	_, list, asked = strings.Cut(j.Comment(), commentProfiling)
-	list, _, _ = strings.Cut(list, ";")
-	return list, asked
-}
-
-// WithProfiling adds the collectors to a comment, where Profiling finds them.
-func WithProfiling(comment string, collectors []string) string {
-	if len(collectors) == 0 {
-		return comment
-	}
-	return comment + commentProfiling + strings.Join(collectors, ",")
-}
-
-// WithNoRequeue adds the user's --no-requeue at the end of a comment, where SaidNoRequeue finds it.
-func WithNoRequeue(comment string) string { return comment + commentNoRequeue }
-
-// Requeued is the comment of a requeued job that still waits for its request.
-func Requeued(requested Ref, why string) string {
-	return commentWaits + requested.String() + ": " + why
-}
-
-// KeepRequest returns a new comment that keeps what the job requested at submit.
-func (j SlurmJob) KeepRequest(comment string) string {
-	if list, asked := j.Profiling(); asked {
-		comment = WithProfiling(comment, []string{list})
-	}
-	if j.SaidNoRequeue() {
-		comment = WithNoRequeue(comment)
-	}
-	return comment
-}
-
-// OnePart makes a comment one line without separators, so that it is one part of the AdminComment, and the product's.
-func OnePart(comment string) string {
-	comment = strings.ReplaceAll(comment, "\n", "; ")
-	// Repeat: replacing one separator can create another.
-	for strings.Contains(comment, commentSeparator) {
-		comment = strings.ReplaceAll(comment, commentSeparator, " / ")
-	}
-	if !strings.HasPrefix(comment, commentPrefix) {
-		comment = commentPrefix + comment
-	}
-	return comment
-}
-
 // SlurmNode is slurmctld's view of a node.
 type SlurmNode struct {
 	Name   string
@@ -312,6 +215,10 @@ type SlurmView struct {
 	NodeFailed map[uint32]bool
 	// ResumeTimeout is how long Slurm waits for a node's boot; 0 if unknown.
 	ResumeTimeout time.Duration
+	// Since is when slurmctld began to answer again; now, while it does not.
+	Since time.Time
+	// Start names the start of the slurmctld that answered, or a later one; it is asked for while holds are looked after.
+	Start string
 	// Commented: the first jobs of the queue have their AdminComment filled in.
 	Commented bool
 

@@ -15,13 +15,20 @@ type SlurmSide struct {
 	Service   Service   `json:"service,omitzero"`
 	// Registered is a boot id that slurmctld knows: slurmd must not claim a boot in it.
 	Registered string `json:"registered,omitempty"`
+	// Restore is an administrator's state and reason that slurmctld is about to forget.
+	Restore *OutOfService `json:"restore,omitempty"`
+	// PoweredOffBoot is the boot in which Slurm powered the node down; empty once the node is up again.
+	PoweredOffBoot string `json:"off,omitempty"`
+	// Told is when slurmctld was told what it has to know before the node's slurmd answers: an administrator's state, or a
+	// boot that it does not wait for. It is zero while slurmd need not wait for that.
+	Told time.Time `json:"told,omitzero"`
 }
 
 // SlurmBoot is a boot of a node as slurmctld sees it.
 type SlurmBoot struct {
 	Phase BootPhase `json:"phase,omitempty"`
 	Owner BootOwner `json:"owner,omitempty"`
-	// Since is when the broker asked for it, until slurmctld shows it.
+	// Since is when the broker asked for it, until slurmctld shows it, or when slurmctld began to wait for it.
 	Since time.Time `json:"since,omitzero"`
 }
 
@@ -101,6 +108,8 @@ const (
 	AuthorFailure ServiceAuthor = "failure"
 	// AuthorGate: slurmctld drained the node, since the gate refused a job.
 	AuthorGate ServiceAuthor = "gate"
+	// AuthorProlog: slurmctld's, as the gate's, where the site has a prolog of its own that may have failed.
+	AuthorProlog ServiceAuthor = "prolog"
 	// AuthorKernel: slurmd registered less on a profile's kernel than slurm.conf says of the node.
 	AuthorKernel    ServiceAuthor = "kernel"
 	AuthorSlurmctld ServiceAuthor = "slurmctld"

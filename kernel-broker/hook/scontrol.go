@@ -124,10 +124,10 @@ func (s scontrol) hold(ctx context.Context, j job, reason string) error {
 // not answer, it returns the reason alone.
 func (s scontrol) commentFor(ctx context.Context, j job, reason string) string {
 	comments, err := shared.Comments(j.id.Job, func(arguments ...string) (string, error) { return s.program(ctx, s.squeuePath(), arguments...) })
-	if err == nil {
-		reason = kb.SlurmJob{AdminComment: comments[0]}.KeepRequest(reason)
+	if err != nil {
+		return kb.Comment{Text: reason}.String()
 	}
-	return kb.OnePart(reason)
+	return kb.SlurmJob{AdminComment: comments[0]}.KeepRequest(reason)
 }
 
 // squeuePath is squeue's, beside scontrol.

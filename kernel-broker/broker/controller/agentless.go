@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -16,12 +15,11 @@ import (
 const reconnectGrace = 10 * time.Second
 
 // agentless refuses nodes on which no agent has ever been: nobody could boot
-// them. Slurm waits for their boots already; that this is for a job of ours is
-// recorded, so that the wait is ended once the job is off them.
-func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string) error {
-	defer c.toWrite()()
+// them. Slurm waits for their boots already, see plan.endWaits.
+func (c *Controller) agentless(id kb.JobID, nodes []string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var without, rising []string
-	var records []*kb.Node
 	for _, name := range nodes {
 		if c.hadAgentLocked(name) {
 			continue
@@ -30,14 +28,7 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 			rising = append(rising, name)
 			continue
 		}
-		n := c.records.nodes[name]
 		without = append(without, name)
-		if n == nil {
-			n = &kb.Node{Name: name}
-		}
-		n = n.Clone()
-		n.Refused, n.RefusedAt = id, c.clock.Now()
-		records = append(records, n)
 	}
 	switch {
 	case len(without) > 0:
@@ -50,11 +41,6 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 	if c.clock.Now().Sub(c.begin) < reconnectGrace {
 		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: agents of %d nodes have not connected yet: %w", id, len(without), kb.ErrUnavailable)}
 	}
-	if err := c.records.commit(ctx, records, nil); err != nil {
-		c.stale = true
-		return fmt.Errorf("job %s: %w: %w", id, kb.ErrUnavailable, err)
-	}
-	c.markAllLocked()
 	few := without[:min(len(without), 8)]
 	return fmt.Errorf("no agent has ever connected from %v (%d of the job's %d nodes): install kernel-broker-agent there, or keep the job off with --exclude: %w",
 		few, len(without), len(nodes), kb.ErrFailedPrecondition)

@@ -38,7 +38,7 @@ func TestAJobOnANodeWithoutAgent(t *testing.T) {
 	until(t, "nothing is remembered", func() bool {
 		f.c.mu.Lock()
 		defer f.c.mu.Unlock()
-		return f.c.records.nodes["n2"].Refused.IsZero()
+		return len(f.c.records.allocs) == 0 && f.c.records.nodes["n2"] == nil
 	})
 }
 

@@ -27,7 +27,7 @@ func TestPruneByBytes(t *testing.T) {
 	again.jobIndex.most = 3 * again.jobIndex.entries[9].bytes
 	first.jobIndex.most = again.jobIndex.most
 	for _, r := range []*records{again, first} {
-		if got := len(r.jobIndex.beyond(100)); got < 6 || got > 8 {
+		if got := len(r.jobIndex.prunable(100)); got < 6 || got > 8 {
 			t.Errorf("%d of 10 are too many, want some 7", got)
 		}
 	}

@@ -47,17 +47,20 @@ func (r *records) rebase(now time.Time, limits plan.Config) {
 		if n.Pending != nil {
 			past(&n.Pending.Since, &n.Pending.ResetAt, &n.Pending.Begun, &n.Pending.Loaded, &n.Pending.Executed)
 		}
-		past(&n.Slurm.Requested.Since, &n.Slurm.Awaited.Since, &n.RefusedAt, &n.LostAt, &n.LeftAt)
+		past(&n.Slurm.Requested.Since, &n.Slurm.Told, &n.Slurm.Awaited.Since, &n.LeftAt)
 		if n.Reboot != nil {
 			past(&n.Reboot.At)
 		}
-		within(&n.SlurmdNotBefore, limits.RegisterDelay)
 		within(&n.Told.SlurmdNotBefore, limits.RegisterDelay)
 		within(&n.KeptUntil, limits.KeepLimit)
 		within(&n.RetryAt, plan.RetryPause)
 	}
 	for _, a := range r.allocs {
 		past(&a.Created, &a.Begun, &a.Since, &a.Ended)
+		for name, l := range a.Lost {
+			past(&l.At)
+			a.Lost[name] = l
+		}
 	}
 	for _, run := range r.runs.open {
 		rebaseRun(run, past)

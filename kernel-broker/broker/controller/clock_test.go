@@ -55,7 +55,7 @@ func TestNoTimeOfARecordStaysAhead(t *testing.T) {
 	far := now.Add(48 * time.Hour)
 	most := now.Add(max(limits.RegisterDelay, limits.KeepLimit, plan.RetryPause))
 	// Nothing is decided by these; and when a drain ends is an administrator's own word, of the future.
-	shown := []string{"node.Boot.BootedAt", "node.Failure.At", "node.OutOfService.Until", "node.Slurm.Service.Until"}
+	shown := []string{"node.Boot.BootedAt", "node.Failure.At", "node.Slurm.Restore.Until", "node.Slurm.Service.Until"}
 	n, a := &kb.Node{Name: "n1"}, &kb.Allocation{ID: kb.JobID{Job: 7}}
 	all := map[string]reflect.Value{"node": reflect.ValueOf(n).Elem(), "allocation": reflect.ValueOf(a).Elem()}
 	set := 0
@@ -92,7 +92,7 @@ func (f *fixture) shift(by time.Duration) {
 	}
 	var nodes []*kb.Node
 	for _, n := range r.nodes {
-		move(&n.SlurmdNotBefore, &n.KeptUntil, &n.RetryAt)
+		move(&n.Slurm.Awaited.Since, &n.KeptUntil, &n.RetryAt)
 		if n.Pending != nil {
 			move(&n.Pending.Since, &n.Pending.ResetAt)
 		}

@@ -42,28 +42,24 @@ type Controller struct {
 	// refusals are what each node's gate refused in the boot that its agent spoke of
 	// last. The node forgets it with its next boot, which may come before slurmctld
 	// shows the drain that followed.
-	refusals     map[string][]kb.GateRefusal
-	unread       map[string]unread
-	view         kb.SlurmView
-	viewErr      error
-	seenSince    time.Time // when polls last began to succeed again
-	kernels      *kernels
-	counted      map[string]bool
-	lastComments map[kb.JobID]string
-	held         map[kb.JobID]plan.Hold // holds that are looked after
-	heldInSlurm  map[kb.JobID]bool      // those of them that slurmctld has been told of by this broker
+	refusals    map[string][]kb.GateRefusal
+	unread      map[string]unread
+	view        kb.SlurmView
+	viewErr     error
+	seenSince   time.Time // when polls last began to succeed again
+	kernels     *kernels
+	counted     map[string]bool
+	held        map[kb.JobID]plan.Hold // holds that are looked after
+	heldInSlurm map[kb.JobID]bool      // those of them that slurmctld has been told of by this broker
 	// slurmBoot names the slurmctld that answered, while there are holds.
 	slurmBoot string
-	gateLeft  map[string]string    // drains that stay, by node
-	resets    map[string]time.Time // done, by the token of the boot that they end
+	receipts  []plan.Receipt       // of actions, until they are on record
 	reboots   map[string]time.Time // when Slurm began to boot nodes that are to be reset for it
 	// plainBoots is when Slurm began to boot nodes for jobs that asked for that and for no kernel.
 	plainBoots map[string]time.Time
 	// off is when Slurm's power saving last had a node switched off from which no agent has ever come.
-	off     map[string]time.Time
-	damaged map[string]string // images of stock, by digest
-	// restored is when Slurm was last told what an administrator said of a node.
-	restored  map[string]time.Time
+	off       map[string]time.Time
+	damaged   map[string]string // images of stock, by digest
 	checked   time.Time         // when these were checked last
 	oversized map[string]string // records that were too large, and what was done
 	snapshot  string
@@ -94,29 +90,25 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		o: o, log: o.Log, clock: o.Clock, begin: o.Clock.Now(), pace: newPace(), polls: newPolls(o.Slurm.View),
 		records: records{store: o.Store, jobIndex: index{most: o.KeepJobBytes}}, kernels: newKernels(nil, nil),
-		marks:        newMarks(),
-		comments:     semaphore.NewWeighted(commentsAtOnce),
-		kick:         make(chan struct{}, 1),
-		wakePoll:     make(chan struct{}, 1),
-		sessions:     map[string]*Session{},
-		lost:         map[string]time.Time{},
-		refusals:     map[string][]kb.GateRefusal{},
-		unread:       map[string]unread{},
-		counted:      map[string]bool{},
-		lastComments: map[kb.JobID]string{},
-		held:         map[kb.JobID]plan.Hold{},
-		heldInSlurm:  map[kb.JobID]bool{},
-		gateLeft:     map[string]string{},
-		resets:       map[string]time.Time{},
-		reboots:      map[string]time.Time{},
-		plainBoots:   map[string]time.Time{},
-		off:          map[string]time.Time{},
-		damaged:      map[string]string{},
-		restored:     map[string]time.Time{},
-		oversized:    map[string]string{},
-		watchers:     map[kb.JobID][]chan struct{}{},
-		waiting:      map[uint32]*queuePosition{},
-		positions:    map[kb.JobID]string{},
+		marks:       newMarks(),
+		comments:    semaphore.NewWeighted(commentsAtOnce),
+		kick:        make(chan struct{}, 1),
+		wakePoll:    make(chan struct{}, 1),
+		sessions:    map[string]*Session{},
+		lost:        map[string]time.Time{},
+		refusals:    map[string][]kb.GateRefusal{},
+		unread:      map[string]unread{},
+		counted:     map[string]bool{},
+		held:        map[kb.JobID]plan.Hold{},
+		heldInSlurm: map[kb.JobID]bool{},
+		reboots:     map[string]time.Time{},
+		plainBoots:  map[string]time.Time{},
+		off:         map[string]time.Time{},
+		damaged:     map[string]string{},
+		oversized:   map[string]string{},
+		watchers:    map[kb.JobID][]chan struct{}{},
+		waiting:     map[uint32]*queuePosition{},
+		positions:   map[kb.JobID]string{},
 	}
 	c.actions = newExecutor(c)
 	c.records.away = func(store func()) {
@@ -332,7 +324,7 @@ func (c *Controller) busyLocked() bool {
 		if n == nil {
 			continue
 		}
-		if n.Slurm.Awaited.Awaits() && recent(n.SlurmdNotBefore) || n.Pending != nil || n.KeptFor != "" {
+		if n.Slurm.Awaited.Awaits() && recent(n.Slurm.Awaited.Since) || n.Pending != nil || n.KeptFor != "" {
 			return true
 		}
 		if s := c.sessions[name]; s != nil && nodeBusy(n, s.agent, recent) {
@@ -346,12 +338,12 @@ func (c *Controller) busyLocked() bool {
 // comes first.
 func nodeBusy(n *kb.Node, agent plan.Agent, recent func(time.Time) bool) bool {
 	switch {
-	case n.SlurmdHeld:
+	case n.Told.Slurmd == kb.SlurmdHeld:
 		return recent(agent.Since)
 	case !n.Owner.IsZero():
 		return false
 	}
-	return n.OutOfService != nil && recent(agent.Since) || n.Reboot != nil && recent(n.Reboot.At)
+	return n.Slurm.Restore != nil && recent(agent.Since) || n.Reboot != nil && recent(n.Reboot.At)
 }
 
 // Publish keeps the snapshot of the catalog with every agent and in use, and

@@ -120,8 +120,8 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	if have != nil && !over(have) {
-		return c.same(have, r)
+	if have != nil && !isReleasing(have) {
+		return c.checkSameRequest(have, r)
 	}
 	if have == nil {
 		// Before slurmctld is asked: jobs that wait ask again and again.
@@ -131,14 +131,14 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 	}
 	job, view, err := c.job(ctx, r.ID)
 	if have != nil && (err != nil || job.State != "CONFIGURING") {
-		return c.same(have, r)
+		return c.checkSameRequest(have, r)
 	}
 	if err != nil {
 		return err
 	}
-	a, err := c.draft(ctx, r, job, view)
+	a, err := c.newAllocation(ctx, r, job, view)
 	if err == nil {
-		err = c.records.holds(a)
+		err = c.records.hasRoomFor(a)
 	}
 	if err != nil {
 		return c.refused(ctx, r, job, have, revision, err)
@@ -147,11 +147,11 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 	return c.record(ctx, r, a, revision)
 }
 
-// over reports whether an allocation lets its nodes go. slurmctld may start the
+// isReleasing reports whether an allocation lets its nodes go. slurmctld may start the
 // same run of the job once more: one that was killed has forgotten what it did
 // in the seconds before.
-func over(a *kb.Allocation) bool {
-	return a.Closed || a.Phase == kb.PhaseReturning || a.Phase == kb.PhaseDone
+func isReleasing(a *kb.Allocation) bool {
+	return a.Closed || a.Phase == kb.PhaseReturning || a.Phase == kb.PhaseDone || a.Phase == kb.PhaseFailed && !a.Ended.IsZero()
 }
 
 // known is the allocation that this run of the job has or had, if any.
@@ -167,8 +167,8 @@ func (c *Controller) known(ctx context.Context, id kb.JobID) (*kb.Allocation, in
 // record commits a new allocation, in the place of what had the revision.
 func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, revision int64) error {
 	defer c.toWrite()()
-	if have := c.records.allocs[r.ID]; have != nil && !over(have) {
-		return c.same(have, r)
+	if have := c.records.allocs[r.ID]; have != nil && !isReleasing(have) {
+		return c.checkSameRequest(have, r)
 	} else if ahead, _ := c.aheadLocked(r.ID); have == nil && ahead >= 0 {
 		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s waits for its turn, %d ahead: %w", r.ID, ahead, kb.ErrExhausted)}
 	}
@@ -183,19 +183,18 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 		if jerr != nil {
 			return jerr
 		}
-		return c.same(old, r)
+		return c.checkSameRequest(old, r)
 	case err != nil:
 		c.stale = true
 		return fmt.Errorf("job %d: %w: %w", r.ID.Job, kb.ErrUnavailable, err)
 	}
-	delete(c.lastComments, r.ID)
 	delete(c.positions, r.ID)
 	delete(c.waiting, r.ID.Job)
 	c.log.Info("allocation accepted", "job", r.ID.String(), "user", a.User, "kernel", a.Kernel.Ref().String(), "nodes", a.Nodes)
 	return nil
 }
 
-func (c *Controller) same(have *kb.Allocation, r Request) error {
+func (c *Controller) checkSameRequest(have *kb.Allocation, r Request) error {
 	if have.Requested != r.Ref || !slices.Equal(slices.Sorted(slices.Values(have.Had())), slices.Sorted(slices.Values(r.Nodes))) {
 		return fmt.Errorf("job %s has an allocation for %s on %v: %w", r.ID, have.Requested, have.Had(), kb.ErrExists)
 	}
@@ -219,7 +218,7 @@ func (c *Controller) job(ctx context.Context, id kb.JobID) (kb.SlurmJob, kb.Slur
 	return job, view, nil
 }
 
-func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view kb.SlurmView) (*kb.Allocation, error) {
+func (c *Controller) newAllocation(ctx context.Context, r Request, job kb.SlurmJob, view kb.SlurmView) (*kb.Allocation, error) {
 	if r.Ref.IsStock() {
 		return nil, fmt.Errorf("profile %q needs no allocation: %w", r.Ref, kb.ErrInvalid)
 	}
@@ -246,7 +245,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	if err := alone(view, r.ID, nodes); err != nil {
 		return nil, err
 	}
-	if err := c.agentless(ctx, r.ID, nodes); err != nil {
+	if err := c.agentless(r.ID, nodes); err != nil {
 		return nil, err
 	}
 	if err := c.forbiddenOn(job, version.Kernel.Ref()); err != nil {

@@ -72,14 +72,14 @@ func TestActionsAreDone(t *testing.T) {
 	if err := e.perform(t.Context(), plan.Action{Kind: plan.ResetNode, Node: "n2", Token: "t"}); err != nil || len(resets) != 1 || resets[0] != "n2" {
 		t.Errorf("reset: %v, %v", err, resets)
 	}
-	if f.c.resets["t"].IsZero() {
-		t.Error("nobody knows that it was reset")
+	if r := f.c.receipts; len(r) != 4 || r[2].Action.Text != "words" || r[3].Action.Token != "t" {
+		t.Errorf("receipts %+v", r)
+	}
+	if err := e.perform(t.Context(), plan.Action{Kind: plan.ResetNode, Node: "n2", Token: "t"}); err != nil || len(resets) != 1 {
+		t.Errorf("a reset whose receipt is not on record yet was done again: %v, %v", err, resets)
 	}
 	if err := e.perform(t.Context(), plan.Action{Kind: "dance"}); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("an unknown action: %v", err)
-	}
-	if f.c.lastComments[id] != "words" {
-		t.Errorf("told %v", f.c.lastComments)
 	}
 }
 
@@ -123,8 +123,8 @@ func TestFailedActionsAreNotRemembered(t *testing.T) {
 	if err := e.perform(t.Context(), plan.Action{Kind: plan.CountFault, Fault: fault}); err == nil {
 		t.Error("a fault of an unknown kernel was counted")
 	}
-	if len(f.c.lastComments)+len(f.c.counted) > 0 {
-		t.Errorf("told %v, counted %v", f.c.lastComments, f.c.counted)
+	if len(f.c.receipts)+len(f.c.counted) > 0 {
+		t.Errorf("receipts %v, counted %v", f.c.receipts, f.c.counted)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestShutdownWaitsForWorkers(t *testing.T) {
 	f.stop()
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
-	if f.c.actions.workers != [classes]int{} || len(f.c.actions.busy) > 0 || len(f.c.resets) > 0 {
-		t.Errorf("after the end: workers %v, busy %v, resets %v", f.c.actions.workers, f.c.actions.busy, f.c.resets)
+	if f.c.actions.workers != [classes]int{} || len(f.c.actions.busy) > 0 || len(f.c.receipts) > 0 {
+		t.Errorf("after the end: workers %v, busy %v, receipts %v", f.c.actions.workers, f.c.actions.busy, f.c.receipts)
 	}
 }

@@ -132,7 +132,7 @@ func (f *fakeSlurm) Down(_ context.Context, node, reason string, _ time.Time) er
 	}, "down %s %s", node, reason)
 }
 
-func (f *fakeSlurm) Boot(context.Context) (string, error) {
+func (f *fakeSlurm) StartID(context.Context) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.boot, f.viewErr

@@ -50,7 +50,7 @@ func FuzzRecords(f *testing.F) {
 		f.Add(texts[0], texts[1], texts[2])
 	}
 	k, id := simKernel("mitgcm"), kb.JobID{Job: 7, Restart: 1}
-	node := &kb.Node{Name: "n1", Generation: 3, Desired: k.Ref(), Owner: id, Timeline: id, Pending: &kb.Pending{}, Failure: &kb.Failure{}, Slurm: kb.SlurmSide{Awaited: kb.SlurmBoot{Phase: kb.BootIssued}}, Drained: true}
+	node := &kb.Node{Name: "n1", Generation: 3, Desired: k.Ref(), Owner: id, Timeline: id, Pending: &kb.Pending{}, Failure: &kb.Failure{}, Slurm: kb.SlurmSide{Awaited: kb.SlurmBoot{Phase: kb.BootIssued}}}
 	node.Issue("token", k)
 	alloc := &kb.Allocation{ID: id, Reference: "7", User: "alice", UID: 1000, Requested: k.Ref(), Kernel: k, BootAttempts: 2, BootTimeout: time.Minute,
 		Nodes: []string{"n1", "n2"}, Phase: kb.PhaseSwitching, Since: now, Created: now, Run: 1, Collectors: []string{"io"}}

@@ -82,19 +82,19 @@ func TestGatesDrainStaysBesideASitesProlog(t *testing.T) {
 	}
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
-	if s := f.c.view.Nodes["n1"]; !s.Drained() || f.c.gateLeft["n1"] != by {
-		t.Errorf("node %+v, left %v", s, f.c.gateLeft)
+	if s := f.c.view.Nodes["n1"]; !s.Drained() || f.c.records.nodes["n1"].Slurm.Service.Author != kb.AuthorProlog {
+		t.Errorf("node %+v, left %v", s, f.c.records.nodes["n1"].Slurm)
 	}
 }
 
 func TestUndoGateAction(t *testing.T) {
 	f, e := bare(t)
 	action := plan.Action{Kind: plan.UndoGate, Node: "n1", By: "slurm@x"}
-	if err := e.perform(t.Context(), action); err != nil || f.slurm.seen("undo n1 slurm@x") != 1 || len(f.c.gateLeft) != 0 {
-		t.Errorf("%v, calls %q, left %v", err, f.slurm.calls, f.c.gateLeft)
+	if err := e.perform(t.Context(), action); err != nil || f.slurm.seen("undo n1 slurm@x") != 1 || len(f.c.receipts) != 0 {
+		t.Errorf("%v, calls %q, left %v", err, f.slurm.calls, f.c.records.nodes["n1"].Slurm)
 	}
 	f.slurm.refuse["undo"] = 1
-	if err := e.perform(t.Context(), action); err == nil || len(f.c.gateLeft) != 0 {
-		t.Errorf("a command that failed: %v, left %v", err, f.c.gateLeft)
+	if err := e.perform(t.Context(), action); err == nil || len(f.c.receipts) != 0 {
+		t.Errorf("a command that failed: %v, left %v", err, f.c.receipts)
 	}
 }

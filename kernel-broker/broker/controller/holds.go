@@ -63,7 +63,7 @@ func (r *records) saveHolds(ctx context.Context, held map[kb.JobID]plan.Hold) er
 // told: a broker that is killed in between finds a job that is not held yet, and
 // another slurmctld's job is held again.
 func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) error {
-	boot, err := c.o.Slurm.Boot(ctx)
+	boot, err := c.o.Slurm.StartID(ctx)
 	if err != nil {
 		c.log.Warn("slurmctld not asked when it started, a hold that it forgets is lost", "job", reference, "error", err)
 	}
@@ -130,7 +130,7 @@ func (c *Controller) askBoot(ctx context.Context) {
 	boot := ""
 	if asks {
 		var err error
-		if boot, err = c.o.Slurm.Boot(ctx); err != nil && ctx.Err() == nil {
+		if boot, err = c.o.Slurm.StartID(ctx); err != nil && ctx.Err() == nil {
 			c.log.Warn("slurmctld not asked when it started", "error", err)
 		}
 	}

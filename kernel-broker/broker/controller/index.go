@@ -98,8 +98,8 @@ func (x *index) last(prefix string) string {
 	return last.key
 }
 
-// beyond returns the keys of what is more than keep records, or than the bytes to keep.
-func (x *index) beyond(keep int) []string { return x.exceeding(keep, x.most) }
+// prunable returns the keys of what is more than keep records, or than the bytes to keep.
+func (x *index) prunable(keep int) []string { return x.exceeding(keep, x.most) }
 
 // held is how many bytes all records have, and those that are not over.
 func (x *index) held() (all, open int64) {

@@ -131,7 +131,7 @@ func (k kind[T]) get(ctx context.Context, r *records, key string) (*T, int64, er
 func (k kind[T]) list(ctx context.Context, r *records, limit int, such func(entry) bool) (list []*T, err error) {
 	keys := k.index(r).newest(limit, such)
 	if len(keys) == 0 {
-		err = r.nothing(ctx, k.prefix)
+		err = r.checkReachable(ctx, k.prefix)
 	}
 	var left budget
 	for _, key := range keys {
@@ -161,7 +161,7 @@ func (k kind[T]) list(ctx context.Context, r *records, limit int, such func(entr
 // prune forgets the oldest records beyond keep that are over. The newest stays in
 // any case: the number of the next run follows from it.
 func (k kind[T]) prune(ctx context.Context, r *records, keep int) error {
-	_, err := k.forget(ctx, r, k.index(r).beyond(max(keep, 1)))
+	_, err := k.forget(ctx, r, k.index(r).prunable(max(keep, 1)))
 	return err
 }
 
@@ -184,9 +184,9 @@ func (k kind[T]) forget(ctx context.Context, r *records, keys []string) (forgott
 	return forgotten, nil
 }
 
-// nothing has the store say that it is there when there is nothing to read: a
+// checkReachable has the store say that it is there when there is nothing to read: a
 // store that is away must not look like one that is empty.
-func (r *records) nothing(ctx context.Context, prefix string) error {
+func (r *records) checkReachable(ctx context.Context, prefix string) error {
 	if _, err := r.store.Range(ctx, prefix, prefix+"\xff", 1); err != nil {
 		return fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
 	}

@@ -112,15 +112,15 @@ func (l ledger) fold(tries []kb.Try, used []string, after uint32, now time.Time)
 			change.made = append(change.made, rule)
 		}
 	}
-	change.gone = l.beyond(change.rows)
+	change.gone = l.evictable(change.rows)
 	if len(rules) != len(l.rules) || len(change.made) > 0 {
 		change.rules = &hardwareRules{sortedRules(rules)}
 	}
 	return change
 }
 
-// beyond names the rows that make room for new ones.
-func (l ledger) beyond(changed map[string]*kb.LedgerRow) []string {
+// evictable names the rows that make room for new ones.
+func (l ledger) evictable(changed map[string]*kb.LedgerRow) []string {
 	more := 0
 	for id := range changed {
 		if l.rows[id] == nil {

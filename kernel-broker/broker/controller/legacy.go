@@ -11,6 +11,12 @@ import (
 
 // nodeBefore is what a node's record had of Slurm's side up to 0.1.0, before kb.SlurmSide.
 type nodeBefore struct {
+	Said            *kb.OutOfService `json:"said"`
+	Off             string           `json:"off"`
+	Drained         bool             `json:"drained"`
+	SlurmdHeld      bool             `json:"slurmd_held"`
+	SlurmdNotBefore time.Time        `json:"slurmd_not_before"`
+
 	Slurm         json.RawMessage  `json:"slurm"`
 	Waiting       bool             `json:"waiting"`
 	DrainPasses   bool             `json:"drain_passes"`
@@ -30,7 +36,13 @@ func nodeFromBefore(text []byte, n *kb.Node) error {
 	if err := json.Unmarshal(text, &old); err != nil || old.Slurm != nil {
 		return err
 	}
-	s := kb.SlurmSide{Registered: old.KnownBoot}
+	s := kb.SlurmSide{Registered: old.KnownBoot, Restore: old.Said, PoweredOffBoot: old.Off}
+	if n.Failure != nil {
+		n.Failure.Drained = old.Drained
+	}
+	if old.SlurmdHeld {
+		n.Told.Slurmd = kb.SlurmdHeld
+	}
 	if old.Waiting {
 		s.Awaited = kb.SlurmBoot{Phase: kb.BootPoweringUp, Owner: kb.OwnerJob}
 	}
@@ -53,6 +65,9 @@ func nodeFromBefore(text []byte, n *kb.Node) error {
 		s.Service = kb.Service{State: kb.ServiceDrained, Author: kb.AuthorGate, Reason: kb.ReasonProlog, By: old.GateDrain}
 	case old.KernelDrain != "":
 		s.Service = kb.Service{State: kb.ServiceDrained, Author: kb.AuthorKernel, By: old.KernelDrain}
+	}
+	if s.Awaited.Awaits() {
+		s.Awaited.Since = old.SlurmdNotBefore
 	}
 	n.Slurm = s
 	return nil

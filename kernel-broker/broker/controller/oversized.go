@@ -38,9 +38,9 @@ func (r *records) check(key string, size int) error {
 	return nil
 }
 
-// holds refuses a job whose record has no room for what is to come: a job that
+// hasRoomFor refuses a job whose record has no room for what is to come: a job that
 // was accepted can always be failed.
-func (r *records) holds(a *kb.Allocation) error {
+func (r *records) hasRoomFor(a *kb.Allocation) error {
 	data, err := encode(jobKey(a.ID), a)
 	if err != nil {
 		return err

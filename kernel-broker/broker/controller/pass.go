@@ -53,17 +53,8 @@ func (c *Controller) pass(ctx context.Context) error {
 		changed = len(out.Nodes)+len(out.Allocations)+len(out.Runs) > 0
 		c.logChanges(was, out)
 		c.logRuns(in.Runs, out.Runs)
-		for _, a := range out.Allocations {
-			if a.Closed {
-				delete(c.lastComments, a.ID)
-			}
-		}
-		c.forgetResetsLocked()
-		maps.DeleteFunc(c.restored, func(node string, _ time.Time) bool {
-			n := c.records.nodes[node]
-			return n == nil || !n.SlurmdHeld && (n.OutOfService == nil || !n.OutOfService.Asked)
-		})
 	}
+	c.receipts = c.receipts[len(in.Receipts):]
 	c.marks.flight = plan.Scope{}
 	c.keepHoldsLocked(ctx, out.Held)
 	c.logDropped(heard)
@@ -127,21 +118,6 @@ func (c *Controller) putBackLocked(heard map[string]unread) {
 	}
 }
 
-// forgetResetsLocked drops the resets that the records hold by now, or that
-// ended a boot which is over.
-func (c *Controller) forgetResetsLocked() {
-	if len(c.resets) == 0 {
-		return
-	}
-	open := map[string]bool{}
-	for _, n := range c.records.nodes {
-		if p := n.Pending; p != nil && p.ResetAt.IsZero() {
-			open[p.Token] = true
-		}
-	}
-	maps.DeleteFunc(c.resets, func(token string, _ time.Time) bool { return !open[token] })
-}
-
 // mostStall is how far apart passes are at most: they come each second, and a commit or a busy host may delay one.
 const mostStall = 5 * time.Second
 
@@ -181,13 +157,14 @@ func (c *Controller) admitLocked() {
 
 func (c *Controller) inputLocked(now time.Time, scope plan.Scope) plan.Input {
 	in := plan.Input{
-		Now: now, Scope: &scope, Began: c.beganLocked(), Config: c.o.Plan, Slurm: c.view, SlurmSince: c.seenSince,
+		Now: now, Scope: &scope, Began: c.beganLocked(), Config: c.o.Plan, Slurm: c.view, Receipts: slices.Clip(c.receipts),
 		Nodes: c.records.nodes, Allocations: c.records.allocs,
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, LastComments: c.lastComments, Held: c.held, Queued: c.queuedLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), Restored: maps.Clone(c.restored), PlainBoots: map[string]bool{}, Rules: c.records.ledger.rules, NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Held: c.held, Queued: c.queuedLocked(), Damaged: maps.Clone(c.damaged), PlainBoots: map[string]bool{}, Rules: c.records.ledger.rules, NewToken: newToken,
 	}
+	in.Slurm.Since, in.Slurm.Start = c.seenSince, c.slurmBoot
 	if c.viewErr != nil {
-		in.SlurmSince = in.Now
+		in.Slurm.Since = in.Now
 	}
 	for name := range scope.Nodes {
 		in.Agents[name] = c.agentLocked(name)

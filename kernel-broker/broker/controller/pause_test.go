@@ -29,10 +29,10 @@ func TestPauseBetweenLooks(t *testing.T) {
 	dead := func(change func(n *kb.Node)) func(*Controller, *kb.Node) {
 		return func(_ *Controller, n *kb.Node) { change(n) }
 	}
-	drained := func(n *kb.Node, _ time.Time) { n.OutOfService = &kb.OutOfService{Reason: "bad DIMM"} }
+	drained := func(n *kb.Node, _ time.Time) { n.Slurm.Restore = &kb.OutOfService{Reason: "bad DIMM"} }
 	reboots := func(n *kb.Node, since time.Time) { n.Reboot = &kb.Reboot{At: since} }
-	held := func(n *kb.Node, _ time.Time) { n.SlurmdHeld = true }
-	waits := func(n *kb.Node, since time.Time) { n.Slurm.Awaited.Phase, n.SlurmdNotBefore = kb.BootIssued, since }
+	held := func(n *kb.Node, _ time.Time) { n.Told.Slurmd = kb.SlurmdHeld }
+	waits := func(n *kb.Node, since time.Time) { n.Slurm.Awaited = kb.SlurmBoot{Phase: kb.BootIssued, Since: since} }
 	owned := func(change func(*kb.Node, time.Time)) func(*kb.Node, time.Time) {
 		return func(n *kb.Node, since time.Time) { change(n, since); n.Owner = kb.JobID{Job: 7} }
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
@@ -37,11 +38,30 @@ func (e *executor) upToDate(ctx context.Context, a plan.Action) error {
 	return nil
 }
 
-// perform carries out one action.
+// errNotDue: what an action was for is over.
+var errNotDue = errors.New("no longer needed")
+
+// perform carries out one action, and keeps its receipt where a decision has to know.
 func (e *executor) perform(ctx context.Context, a plan.Action) error {
-	if err := e.upToDate(ctx, a); err != nil {
-		return err
+	err := e.upToDate(ctx, a)
+	if err == nil {
+		err = e.carryOut(ctx, a)
 	}
+	refused := a.Kind == plan.UndoGate && errors.Is(err, kb.ErrFailedPrecondition)
+	if refused || err == nil && a.Needed() {
+		e.c.mu.Lock()
+		defer e.c.mu.Unlock()
+		e.c.receipts = append(e.c.receipts, plan.Receipt{Action: a, At: e.c.clock.Now(), Refused: refused})
+		e.c.marks.node(a.Node)
+		e.c.marks.job(a.Job)
+	}
+	if errors.Is(err, errNotDue) {
+		return nil
+	}
+	return err
+}
+
+func (e *executor) carryOut(ctx context.Context, a plan.Action) error {
 	slurm := e.c.o.Slurm
 	switch a.Kind {
 	case plan.ArmReturn:
@@ -59,9 +79,9 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.EndWait:
 		return slurm.EndWait(ctx, a.Node)
 	case plan.RestoreState:
-		return e.restored(a, slurm.RestoreState(ctx, a.Node, a.Text, a.State, a.Until))
+		return slurm.RestoreState(ctx, a.Node, a.Text, a.State, a.Until)
 	case plan.SettleBoot:
-		return e.restored(a, slurm.SettleBoot(ctx, a.Node, a.Text))
+		return slurm.SettleBoot(ctx, a.Node, a.Text)
 	case plan.HoldJob:
 		return e.c.hold(ctx, a.Job, a.Reference)
 	case plan.HoldForUser:
@@ -73,7 +93,7 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.StartJob:
 		return slurm.StartNow(ctx, a.Reference)
 	case plan.CommentJob:
-		return e.comment(ctx, a)
+		return slurm.Comment(ctx, a.Reference, a.Text)
 	case plan.RestoreNoRequeue:
 		return slurm.SetNoRequeue(ctx, a.Reference)
 	case plan.ReserveNodes:
@@ -89,29 +109,16 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.CountFault:
 		return e.countFault(ctx, a)
 	case plan.UndoGate:
-		return e.undoGate(ctx, a)
+		return slurm.UndoPrologDrain(ctx, a.Node, a.By)
 	}
 	return fmt.Errorf("action %q: %w", a.Kind, kb.ErrInvalid)
-}
-
-// restored notes when Slurm was told of a node what it needs to know before the
-// node's slurmd answers.
-func (e *executor) restored(a plan.Action, err error) error {
-	if err != nil {
-		return err
-	}
-	e.c.mu.Lock()
-	defer e.c.mu.Unlock()
-	e.c.restored[a.Node] = e.c.clock.Now()
-	e.c.marks.node(a.Node)
-	return nil
 }
 
 // down takes a node down, for a job only while the node is lost to that one.
 func (e *executor) down(ctx context.Context, a plan.Action) error {
 	e.c.mu.Lock()
-	n := e.c.records.nodes[a.Node]
-	due := a.Job.IsZero() || n != nil && n.Lost == a.Job
+	n, job := e.c.records.nodes[a.Node], e.c.records.allocs[a.Job]
+	due := a.Job.IsZero() || n != nil && n.Owner == a.Job && job != nil && job.HasLost(a.Node)
 	e.c.mu.Unlock()
 	if !due {
 		return nil
@@ -127,43 +134,13 @@ func (e *executor) reset(ctx context.Context, a plan.Action) error {
 	if s := c.sessions[a.Node]; s != nil {
 		bootID = s.agent.Boot.BootID
 	}
-	due := n != nil && n.Resettable(a.Token, bootID)
+	due := n != nil && n.Resettable(a.Token, bootID) &&
+		!slices.ContainsFunc(c.receipts, func(r plan.Receipt) bool { return r.Action.Token == a.Token })
 	c.mu.Unlock()
 	if !due {
-		return nil
+		return errNotDue
 	}
-	if err := c.o.Reset.Reset(ctx, a.Node); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.resets[a.Token] = c.clock.Now()
-	c.marks.node(a.Node)
-	return nil
-}
-
-func (e *executor) comment(ctx context.Context, a plan.Action) error {
-	if err := e.c.o.Slurm.Comment(ctx, a.Reference, a.Text); err != nil {
-		return err
-	}
-	e.c.mu.Lock()
-	defer e.c.mu.Unlock()
-	e.c.lastComments[a.Job] = a.Text
-	e.c.marks.job(a.Job)
-	return nil
-}
-
-// undoGate takes a drain back. One that is somebody else's matter is not asked
-// for again.
-func (e *executor) undoGate(ctx context.Context, a plan.Action) error {
-	err := e.c.o.Slurm.UndoPrologDrain(ctx, a.Node, a.By)
-	if errors.Is(err, kb.ErrFailedPrecondition) {
-		e.c.mu.Lock()
-		defer e.c.mu.Unlock()
-		e.c.gateLeft[a.Node] = a.By
-		e.c.marks.node(a.Node)
-	}
-	return err
+	return c.o.Reset.Reset(ctx, a.Node)
 }
 
 func (e *executor) countFault(ctx context.Context, a plan.Action) error {

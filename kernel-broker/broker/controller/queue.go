@@ -50,10 +50,10 @@ func (c *Controller) requireSlot(ctx context.Context, id kb.JobID) error {
 		}
 		job.Reference = fmt.Sprint(id.Job)
 	}
-	text := fmt.Sprintf("kernel-broker: waits for its turn, %d ahead", ahead)
+	text := fmt.Sprintf("waits for its turn, %d ahead", ahead)
 	if limit > 0 && waited > limit && known {
 		// Its nodes would be taken down for not having booted.
-		text = fmt.Sprintf("kernel-broker: it waited longer than %v, half of ResumeTimeout, for its turn; it is requeued and keeps its place, %d ahead", limit, ahead)
+		text = fmt.Sprintf("it waited longer than %v, half of ResumeTimeout, for its turn; it is requeued and keeps its place, %d ahead", limit, ahead)
 		if err := c.o.Slurm.Requeue(ctx, job.Reference); err != nil {
 			c.log.Warn("job that waits for its turn not requeued", "job", id.String(), "error", err)
 		}
@@ -75,11 +75,7 @@ func (c *Controller) commentPosition(ctx context.Context, id kb.JobID, job kb.Sl
 	comment, err := c.o.Slurm.AdminComment(ctx, id.Job)
 	if err == nil {
 		job.AdminComment = comment
-		said := kb.WithProfiling(text, c.collectorsFor(job))
-		if job.SaidNoRequeue() {
-			said = kb.WithNoRequeue(said)
-		}
-		err = c.o.Slurm.Comment(ctx, job.Reference, said)
+		err = c.o.Slurm.Comment(ctx, job.Reference, job.KeepRequest(text))
 	}
 	if err != nil {
 		c.log.Warn("queue position not written to the job", "job", id.String(), "error", err)

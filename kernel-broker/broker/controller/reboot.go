@@ -69,7 +69,7 @@ func (c *Controller) bootForPlainJobs(ctx context.Context, nodes []string, view 
 // leftToSiteLocked reports whether Slurm has begun to boot a node that no agent boots.
 func (c *Controller) leftToSiteLocked(name string, s kb.SlurmNode) bool {
 	n := c.records.nodes[name]
-	off := n != nil && n.Off != "" || c.wasOffLocked(name)
+	off := n != nil && n.Slurm.PoweredOffBoot != "" || c.wasOffLocked(name)
 	_, plain := c.plainBoots[name]
 	begun := s.RebootIssued() && s.Free() && (n == nil || n.Pending == nil)
 	return c.sessions[name] == nil && (off || plain || begun && plan.AdministratorReboots(n, s))

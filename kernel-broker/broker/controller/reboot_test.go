@@ -34,7 +34,7 @@ func TestNoteReboot(t *testing.T) {
 		f.slurm.node("m4", "ALLOCATED+REBOOT_ISSUED+POWERING_UP", "")
 		f.c.mu.Lock()
 		f.c.records.nodes["m2"] = &kb.Node{Name: "m2", Slurm: kb.SlurmSide{Requested: kb.SlurmBoot{Owner: kb.OwnerBroker}}}
-		f.c.records.nodes["m4"] = &kb.Node{Name: "m4", Off: "its last boot"}
+		f.c.records.nodes["m4"] = &kb.Node{Name: "m4", Slurm: kb.SlurmSide{PoweredOffBoot: "its last boot"}}
 		f.c.mu.Unlock()
 		others, err := f.c.NoteReboot(t.Context(), []string{"n1", "m1", "m2", "m3", "m4"}, program)
 		if err != nil || !slices.Equal(others, []string{"m1", "m4"}) {

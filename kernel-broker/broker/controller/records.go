@@ -199,7 +199,7 @@ func (r *records) job(ctx context.Context, job uint32, restart *uint32) (*kb.All
 	} else {
 		prefix := strings.TrimSuffix(jobKey(kb.JobID{Job: job}), "000000")
 		if key = r.jobIndex.last(prefix); key == "" {
-			if err := r.nothing(ctx, prefix); err != nil {
+			if err := r.checkReachable(ctx, prefix); err != nil {
 				return nil, fmt.Errorf("job %d: %w", job, err)
 			}
 			return nil, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
@@ -210,7 +210,7 @@ func (r *records) job(ctx context.Context, job uint32, restart *uint32) (*kb.All
 	case errors.Is(err, kb.ErrNotFound) && restart != nil:
 		return nil, fmt.Errorf("job %d, restart %d: %w", job, *restart, err)
 	case errors.Is(err, kb.ErrNotFound):
-		return nil, fmt.Errorf("job %d is forgotten by now: %w", job, err)
+		return nil, fmt.Errorf("the record of job %d was pruned: %w", job, err)
 	case err != nil:
 		return nil, fmt.Errorf("job %d: %w", job, err)
 	}

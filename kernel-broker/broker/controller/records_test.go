@@ -145,7 +145,7 @@ func TestOneUsersRecordsEvictHisOwn(t *testing.T) {
 		for i, uid := range c.uids {
 			x.put(entry{key: fmt.Sprint(i), uid: uid})
 		}
-		got := x.beyond(c.keep)
+		got := x.prunable(c.keep)
 		slices.Sort(got)
 		if fmt.Sprint(got) != c.want {
 			t.Errorf("%s: %v go, want %s", name, got, c.want)
@@ -164,7 +164,7 @@ func TestJobIdsThatBeginAnew(t *testing.T) {
 	if got := x.newest(2, all); !slices.Equal(got, []string{jobKey(kb.JobID{Job: 2}), jobKey(kb.JobID{Job: 1})}) {
 		t.Errorf("the newest are %v", got)
 	}
-	if got := x.beyond(2); !slices.Equal(got, []string{jobKey(kb.JobID{Job: 67043328}), jobKey(kb.JobID{Job: 67043329})}) {
+	if got := x.prunable(2); !slices.Equal(got, []string{jobKey(kb.JobID{Job: 67043328}), jobKey(kb.JobID{Job: 67043329})}) {
 		t.Errorf("these go: %v", got)
 	}
 	// 7.3 is of the job that had the id before.

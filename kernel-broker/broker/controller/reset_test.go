@@ -54,8 +54,8 @@ func TestResetThatFails(t *testing.T) {
 	f, e := bare(t)
 	f.reset = func(string) error { return errors.New("no answer") }
 	f.c.records.nodes["n1"] = &kb.Node{Name: "n1", Pending: &kb.Pending{Progress: kb.ProgressReset, Token: "t"}}
-	if err := e.perform(t.Context(), plan.Action{Kind: plan.ResetNode, Node: "n1", Token: "t"}); err == nil || len(f.c.resets) > 0 {
-		t.Errorf("%v, %v", err, f.c.resets)
+	if err := e.perform(t.Context(), plan.Action{Kind: plan.ResetNode, Node: "n1", Token: "t"}); err == nil || len(f.c.receipts) > 0 {
+		t.Errorf("%v, %v", err, f.c.receipts)
 	}
 }
 

@@ -38,10 +38,7 @@ type simBroker struct {
 	queue    []simDue             // those on one lane one after another
 	busyTill map[string]time.Time // by lane
 	again    map[string]time.Time
-	told     map[kb.JobID]string
-	resets   map[string]time.Time
-	// restored is the controller's.
-	restored map[string]time.Time
+	receipts []plan.Receipt
 	tokens   uint64
 	// before is what was decided on last, and awake what has to be decided on again. Of all records, so many were in scope.
 	before           *plan.Input
@@ -86,8 +83,7 @@ func newSimBroker(w *simWorld) *simBroker {
 func (b *simBroker) start() {
 	b.up = true
 	b.records = records{nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}}
-	b.sessions, b.lost, b.told, b.resets = map[string]*simSession{}, map[string]time.Time{}, map[kb.JobID]string{}, map[string]time.Time{}
-	b.restored = map[string]time.Time{}
+	b.sessions, b.lost, b.receipts = map[string]*simSession{}, map[string]time.Time{}, nil
 	b.before = nil
 	b.busyTill = map[string]time.Time{}
 	b.view, b.queue, b.again, b.lookAt, b.half = kb.SlurmView{}, nil, map[string]time.Time{}, time.Time{}, nil
@@ -164,7 +160,7 @@ func (b *simBroker) input() plan.Input {
 		}
 	}
 	in := plan.Input{Now: b.w.now, Config: b.config, Slurm: b.view, Nodes: maps.Clone(b.records.nodes), Allocations: maps.Clone(b.records.allocs),
-		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), LastComments: maps.Clone(b.told), Resets: b.resets, Restored: maps.Clone(b.restored),
+		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), Receipts: b.receipts,
 		NewToken: func() string { b.tokens++; return fmt.Sprintf("%016x%016x", b.w.crashes, b.tokens) }}
 	for name, since := range b.lost {
 		in.Agents[name] = plan.Agent{Since: since}
@@ -248,6 +244,7 @@ func (b *simBroker) pass() {
 		return
 	}
 	b.commit(out.Nodes, out.Allocations)
+	b.receipts = nil
 	for _, a := range out.Allocations {
 		if old := in.Allocations[a.ID]; old != nil && old.Phase != a.Phase {
 			b.w.tell("allocation %s %s: %s", a.ID, a.Phase, a.Reason)
@@ -328,14 +325,12 @@ func changedSince(was, in plan.Input) plan.Scope {
 		maps.DeleteFunc(s.Jobs, func(_ kb.JobID, marked bool) bool { return !marked })
 	})
 	for id := range in.Allocations {
-		if was.Allocations[id] == nil || in.LastComments[id] != was.LastComments[id] {
+		if was.Allocations[id] == nil {
 			s.Jobs[id] = true
 		}
 	}
-	for name, at := range in.Restored {
-		if !was.Restored[name].Equal(at) {
-			s.Nodes[name] = true
-		}
+	for _, r := range in.Receipts {
+		s.Nodes[r.Action.Node], s.Jobs[r.Action.Job] = true, true
 	}
 	return s
 }
@@ -412,8 +407,8 @@ func (b *simBroker) perform(a plan.Action) error {
 		return nil
 	}
 	err := b.w.slurm.perform(a)
-	if a.Kind == plan.CommentJob && err == nil {
-		b.told[a.Job] = a.Text
+	if err == nil && a.Needed() {
+		b.receipts = append(b.receipts, plan.Receipt{Action: a, At: b.w.now})
 	}
 	return err
 }
@@ -432,7 +427,7 @@ func (b *simBroker) reset(a plan.Action) {
 	}
 	b.w.tell("broker: %s %s", a.Kind, a.Node)
 	node.reset()
-	b.resets[a.Token] = b.w.now
+	b.receipts = append(b.receipts, plan.Receipt{Action: a, At: b.w.now})
 }
 
 // ensure is Controller.accept.

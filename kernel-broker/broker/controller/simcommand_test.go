@@ -46,7 +46,6 @@ func (s *simSlurm) perform(a plan.Action) error {
 		s.back(s.nodes[a.Node])
 	case plan.SettleBoot:
 		s.back(s.nodes[a.Node])
-		s.w.broker.restored[a.Node] = s.w.now
 	case plan.RestoreState:
 		return s.restoreState(a)
 	case plan.HoldJob, plan.RequeueJob:
@@ -101,7 +100,6 @@ func (s *simSlurm) restoreState(a plan.Action) error {
 	s.back(n)
 	s.drain(n, a.Text)
 	n.down = a.State == kb.StateDown
-	s.w.broker.restored[n.name] = s.w.now
 	return nil
 }
 

@@ -23,7 +23,7 @@ type Slurm interface {
 	Drain(ctx context.Context, node, reason string, until time.Time) error
 	Down(ctx context.Context, node, reason string, until time.Time) error
 	UndoPrologDrain(ctx context.Context, node, by string) error
-	Boot(ctx context.Context) (string, error)
+	StartID(ctx context.Context) (string, error)
 	EndWait(ctx context.Context, node string) error
 	Resume(ctx context.Context, node string) error
 	RestoreState(ctx context.Context, node, reason, state string, until time.Time) error

@@ -29,7 +29,7 @@
 //	the same word as before           as before, if that was withdrawn, the gate or the kernel
 //	INVALID_REG on a profile's kernel kernel
 //	words of slurmctld's own          slurmctld
-//	Prolog error                      gate, if the gate refused a job then
+//	Prolog error                      gate, if the gate refused a job then; prolog, if it may be the site's
 //	no reason                         nobody
 //	any other                         administrator
 //
@@ -45,8 +45,8 @@ import (
 
 // Facts are what slurmctld's line of a node does not show.
 type Facts struct {
-	// At is when slurmctld was asked.
-	At time.Time
+	// At is when slurmctld was asked, and Now when that is taken in.
+	At, Now time.Time
 	// JobBack: the job for which the return was requested has the node again.
 	JobBack bool
 	// Returned: the node is back on stock, its job left a moment ago, and no boot of an administrator's is known.
@@ -59,8 +59,6 @@ type Facts struct {
 	OnProfile bool
 	// Refused reports whether the gate's refusal of a job explains a drain of that time.
 	Refused func(drained time.Time) bool
-	// Restore is an administrator's state that slurmctld has to be told again; nil if there is none.
-	Restore *kb.OutOfService
 }
 
 // AskedFor is how long a request may take to be seen.
@@ -71,6 +69,12 @@ func Node(was kb.SlurmSide, row kb.SlurmNode, f Facts) kb.SlurmSide {
 	next := was
 	next.Service = service(was, row, f)
 	next.Awaited = awaited(was, row, f)
+	if next.Awaited.Awaits() {
+		next.Awaited.Since = f.Now
+		if was.Awaited.Awaits() {
+			next.Awaited.Since = was.Awaited.Since
+		}
+	}
 	if row.Unknown() && !row.RebootAsked() {
 		next.Awaited.Owner = was.Awaited.Owner // slurmctld restarted, has not heard from the node, and may show it again
 		return next
@@ -158,7 +162,7 @@ func returnIsOver(was kb.SlurmSide, row kb.SlurmNode, f Facts) bool {
 func anotherIssued(was kb.SlurmSide, row kb.SlurmNode, f Facts) bool {
 	return row.Reason != row.PlainReason() && row.PlainReason() != was.Service.Reason &&
 		row.Foreign() && !service(was, row, f).Nobodys() && was.Service.Author != kb.AuthorWithdrawn &&
-		(f.Restore == nil || f.Restore.Reason != row.PlainReason())
+		(was.Restore == nil || was.Restore.Reason != row.PlainReason())
 }
 
 func service(was kb.SlurmSide, row kb.SlurmNode, f Facts) kb.Service {
@@ -201,6 +205,8 @@ func author(was kb.Service, row kb.SlurmNode, f Facts) kb.ServiceAuthor {
 		return kb.AuthorFailure
 	case row.Misfit() && f.OnProfile, before(kb.AuthorKernel):
 		return kb.AuthorKernel
+	case before(kb.AuthorProlog):
+		return kb.AuthorProlog
 	case drained && row.PlainReason() == kb.ReasonProlog && (before(kb.AuthorGate) || f.Refused(row.ReasonAt())):
 		return kb.AuthorGate
 	case row.Foreign():

@@ -52,6 +52,7 @@ func TestBoots(t *testing.T) {
 		broker, job, administrator         = kb.OwnerBroker, kb.OwnerJob, kb.OwnerAdministrator
 		poweringUp, issued, forgotten, req = kb.BootPoweringUp, kb.BootIssued, kb.BootForgotten, kb.BootRequested
 	)
+	again := kb.SlurmSide{Requested: kb.SlurmBoot{Phase: kb.BootAsked, Owner: broker, Since: at.Add(-3 * time.Second)}, Restore: &kb.OutOfService{Reason: "bad DIMM"}}
 	asked := kb.SlurmSide{Requested: kb.SlurmBoot{Phase: kb.BootAsked, Owner: broker, Since: at.Add(-3 * time.Second)}}
 	for name, c := range map[string]struct {
 		was  kb.SlurmSide
@@ -81,8 +82,8 @@ func TestBoots(t *testing.T) {
 			want: want{awaited: issued, whose: administrator}},
 		"ours, drained since it was issued": {rows: []kb.SlurmNode{row("DOWN+DRAIN+REBOOT_ISSUED", arm+" : reboot issued", "slurm"), row("DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM", "root")},
 			want: want{awaited: issued, whose: broker}},
-		"ours, with a drain that is set again": {was: asked, rows: []kb.SlurmNode{row("DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued", "slurm"), row("DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued", "slurm")},
-			f: func(f *Facts) { f.Restore = &kb.OutOfService{Reason: "bad DIMM"} }, want: want{awaited: issued, whose: broker}},
+		"ours, with a drain that is set again": {was: again, rows: []kb.SlurmNode{row("DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued", "slurm"), row("DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued", "slurm")},
+			want: want{awaited: issued, whose: broker}},
 		"a return that is over, and the job that left": {rows: []kb.SlurmNode{row("ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM", "root")},
 			f: func(f *Facts) { f.Returned, f.LastJobBack = true, true }, want: want{requested: req, by: broker}},
 		"a return that is over, a reason after it": {rows: []kb.SlurmNode{row("DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM", "root")},

@@ -92,6 +92,48 @@ type Action struct {
 	Seen []kb.SlurmNode
 }
 
+// Receipt is that an action was done, which a decision has to know.
+type Receipt struct {
+	Action Action
+	At     time.Time
+	// Refused: it was not done and is not to be.
+	Refused bool
+}
+
+// Needed reports whether a decision has to know that an action was done.
+func (a Action) Needed() bool {
+	switch a.Kind {
+	case RestoreState, SettleBoot, ResetNode, CommentJob:
+		return true
+	}
+	return false
+}
+
+// receipts records what was done. A broker that is killed before that asks for it once more.
+func (d *decision) receipts() {
+	for _, r := range d.in.Receipts {
+		n, a := d.nodes[r.Action.Node], d.allocs[r.Action.Job]
+		switch r.Action.Kind {
+		case CommentJob:
+			if a != nil {
+				a.Comment = r.Action.Text
+			}
+		case RestoreState, SettleBoot:
+			if n != nil {
+				n.Slurm.Told = r.At
+			}
+		case ResetNode:
+			if n != nil && n.Pending != nil && n.Pending.Token == r.Action.Token && n.Pending.ResetAt.IsZero() {
+				n.Pending.ResetAt = r.At
+			}
+		case UndoGate:
+			if n != nil && n.Slurm.Service.By == r.Action.By && n.Slurm.Service.Author == kb.AuthorGate {
+				n.Slurm.Service.Author = kb.AuthorProlog
+			}
+		}
+	}
+}
+
 // replaces are the actions that replace a node's state or reason.
 var replaces = map[Kind]bool{LabelNode: true, Disarm: true, DrainNode: true, DownNode: true, ResumeNode: true, EndWait: true,
 	RestoreState: true, SettleBoot: true}

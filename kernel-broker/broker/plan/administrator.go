@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/observe"
@@ -21,22 +22,25 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
 	if !known {
 		// A broker that has just started has not polled Slurm yet, and what was said without it ends with a registration.
-		n.SlurmdHeld = n.SlurmdHeld || d.in.Slurm.At.IsZero() && agent.Connected && armedBoot(n, agent)
+		d.held[n.Name] = d.held[n.Name] || d.in.Slurm.At.IsZero() && agent.Connected && armedBoot(n, agent)
 		return
 	}
-	held := n.SlurmdHeld
+	held := d.held[n.Name]
 	if s.Unknown() {
 		d.unregistered(n, s, agent)
 	} else {
 		d.rebootAsked(n, s)
-		d.listen(n, s, agent)
+		d.trackOutOfService(n, s, agent)
 		d.restoreState(n, s, agent)
 		d.settleBoot(n, s, agent)
-		n.SlurmdHeld = n.SlurmdHeld || (silentBoot(n, agent) || armedBoot(n, agent)) && d.viewPredatesBoot(n, s, agent) ||
+		d.held[n.Name] = d.held[n.Name] || (silentBoot(n, agent) || armedBoot(n, agent)) && d.viewPredatesBoot(n, s, agent) ||
 			silentBoot(n, agent) && d.unissued(n, s, agent)
 	}
 	if !agent.Connected {
-		n.SlurmdHeld = held // nobody is there to be told
+		d.held[n.Name] = held // nobody is there to be told
+	}
+	if !d.held[n.Name] && (n.Slurm.Restore == nil || !n.Slurm.Restore.Asked) {
+		n.Slurm.Told = time.Time{} // of no boot that comes later
 	}
 }
 
@@ -44,10 +48,10 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 // said of it, but nothing else before slurmd answers: to hold that back for longer
 // than it takes to say something again would be for ever.
 func (d *decision) unregistered(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	if s.Foreign() || n.OutOfService != nil {
-		d.listen(n, s, agent)
+	if s.Foreign() || n.Slurm.Restore != nil {
+		d.trackOutOfService(n, s, agent)
 	}
-	n.SlurmdHeld = n.OutOfService == nil && silentBoot(n, agent) && d.viewPredatesBoot(n, s, agent)
+	d.held[n.Name] = n.Slurm.Restore == nil && silentBoot(n, agent) && d.viewPredatesBoot(n, s, agent)
 	d.restoreState(n, s, agent)
 }
 
@@ -91,17 +95,17 @@ func AdministratorReboots(n *kb.Node, s kb.SlurmNode) bool {
 	return s.RebootAsked() && (n == nil || !n.Slurm.Armed()) && !s.BootsForJob()
 }
 
-// listen records what is said of a node for as long as a return may wipe it,
+// trackOutOfService records what is said of a node for as long as a return may wipe it,
 // and forgets it when an administrator has.
-func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
+func (d *decision) trackOutOfService(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	if n.Slurm.Service.Nobodys() {
 		// Of a node that was just booting its agent tells of the gate later than Slurm.
-		if n.OutOfService != nil && n.OutOfService.By == s.By {
+		if n.Slurm.Restore != nil && n.Slurm.Restore.By == s.By {
 			d.clearOutOfService(n)
 		}
 		return
 	}
-	switch said := n.OutOfService; {
+	switch said := n.Slurm.Restore; {
 	case s.Foreign() && (n.Slurm.Service.Author == kb.AuthorWithdrawn || AdministratorReboots(n, s)):
 	case s.Foreign() && said == nil:
 		if !n.Slurm.Armed() && n.Runs(stockRef) && n.Pending == nil && d.owner(n) == nil {
@@ -110,8 +114,8 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		if !s.ResumeAfter.IsZero() && !d.in.Now.Before(s.ResumeAfter) {
 			return // Slurm is about to end it
 		}
-		n.OutOfService = &kb.OutOfService{Reason: s.PlainReason(), By: s.By, Down: n.Slurm.Service.State == kb.ServiceDown, Fail: s.Failing(), Until: s.ResumeAfter, BootID: n.Boot.BootID}
-		d.note(n, "taken out of service", n.OutOfService.Reason)
+		n.Slurm.Restore = &kb.OutOfService{Reason: s.PlainReason(), By: s.By, Down: n.Slurm.Service.State == kb.ServiceDown, Fail: s.Failing(), Until: s.ResumeAfter, BootID: n.Boot.BootID}
+		d.note(n, "taken out of service", n.Slurm.Restore.Reason)
 	case s.Foreign():
 		if s.PlainReason() != said.Reason {
 			said.Reason, said.By, said.Asked, said.Fail, said.Until = s.PlainReason(), s.By, false, false, s.ResumeAfter
@@ -135,31 +139,29 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 }
 
 func (d *decision) clearOutOfService(n *kb.Node) {
-	n.OutOfService = nil
-	n.SlurmdHeld = false
+	n.Slurm.Restore = nil
+	d.held[n.Name] = false
 }
 
 // restoredSince reports whether the state was set again, and Slurm polled after that.
 func (d *decision) restoredSince(n *kb.Node) bool {
-	at, restored := d.in.Restored[n.Name]
-	return restored && d.in.Slurm.At.After(at)
+	return !n.Slurm.Told.IsZero() && d.in.Slurm.At.After(n.Slurm.Told)
 }
 
 // restoredUnseen reports whether the state was set again, and Slurm not polled since: it may have been taken back by now,
 // and would be set against that if it were set once more.
 func (d *decision) restoredUnseen(n *kb.Node) bool {
-	at, restored := d.in.Restored[n.Name]
-	return restored && !d.in.Slurm.At.After(at)
+	return !n.Slurm.Told.IsZero() && !d.in.Slurm.At.After(n.Slurm.Told)
 }
 
 // restoreState sets again in Slurm what the next registration would end, while no
 // slurmd answers.
 func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	said := n.OutOfService
+	said := n.Slurm.Restore
 	if said == nil {
 		return
 	}
-	n.SlurmdHeld = false
+	d.held[n.Name] = false
 	if !s.Free() || d.owner(n) != nil || !n.Steady() || !n.Runs(stockRef) || d.resumesByItself(n) {
 		return
 	}
@@ -172,7 +174,7 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	case agent.Slurmd.Running && !s.RebootAsked() && !said.Asked:
 		said.BootID = n.Boot.BootID // Slurm has the boot, and still says so
 	case s.RebootAsked() || said.Asked || said.BootID != n.Boot.BootID:
-		n.SlurmdHeld = true
+		d.held[n.Name] = true
 		// It may have been taken back while the node booted: what is said again is what the poll after the boot showed.
 		if agent.Connected && !agent.Slurmd.Running && (said.Asked || d.in.Slurm.At.After(agent.Since)) && !d.restoredUnseen(n) {
 			said.Asked = true
@@ -180,28 +182,29 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		}
 		return
 	}
-	d.settled(n, s, agent)
+	d.confirmRestored(n, s, agent)
 }
 
 // resumesByItself forgets what Slurm would have ended by itself in the meantime, and reports whether it did.
 func (d *decision) resumesByItself(n *kb.Node) bool {
-	if n.OutOfService.Until.IsZero() || d.in.Now.Before(n.OutOfService.Until) {
+	if n.Slurm.Restore.Until.IsZero() || d.in.Now.Before(n.Slurm.Restore.Until) {
 		return false
 	}
 	d.note(n, "returned to service", "the time that resumeafter gave is over")
 	d.clearOutOfService(n)
+	n.Slurm.Service.Author = kb.AuthorWithdrawn // slurmctld may show it until the boot is over, without an end
 	return true
 }
 
-// settled forgets what Slurm has again. ReturnToService=2 has a registration end
+// confirmRestored forgets what Slurm has again. ReturnToService=2 has a registration end
 // what was set down, so Slurm is polled once more after slurmd has answered.
-func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
+func (d *decision) confirmRestored(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	switch {
-	case !n.OutOfService.Down:
+	case !n.Slurm.Restore.Down:
 		d.clearOutOfService(n)
 	case !agent.Slurmd.Running || !d.in.Slurm.At.After(agent.Slurmd.At):
 	case !s.Down():
-		d.act(Action{Kind: DownNode, Node: n.Name, Text: n.OutOfService.Reason, Until: n.OutOfService.Until})
+		d.act(Action{Kind: DownNode, Node: n.Name, Text: n.Slurm.Restore.Reason, Until: n.Slurm.Restore.Until})
 	case d.in.Slurm.At.Sub(agent.Slurmd.At) >= d.in.Config.RegisterRetry:
 		d.clearOutOfService(n)
 	}
@@ -211,10 +214,10 @@ func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
 // slurmctld that is reconfigured forgets boots that jobs wait for. With no job on
 // the node there is none that it could have cost.
 func (d *decision) settleBoot(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	if n.OutOfService != nil {
+	if n.Slurm.Restore != nil {
 		return
 	}
-	n.SlurmdHeld = false
+	d.held[n.Name] = false
 	if !silentBoot(n, agent) || !agent.Connected || !n.Steady() || d.owner(n) != nil || n.KeptFor != "" {
 		return
 	}
@@ -226,7 +229,7 @@ func (d *decision) settleBoot(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		n.Slurm.Registered = n.Boot.BootID
 		return
 	}
-	n.SlurmdHeld = true
+	d.held[n.Name] = true
 	if d.in.Slurm.At.After(agent.Since) && !d.restoredUnseen(n) {
 		d.act(Action{Kind: SettleBoot, Node: n.Name, Text: settling})
 	}
@@ -251,8 +254,8 @@ func armReason(owner *kb.Allocation) string {
 
 // priorReason is what an administrator had said of a node that fails.
 func priorReason(n *kb.Node) string {
-	if n.OutOfService == nil {
+	if n.Slurm.Restore == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (before: %s)", n.OutOfService.Reason)
+	return fmt.Sprintf(" (before: %s)", n.Slurm.Restore.Reason)
 }

@@ -42,7 +42,7 @@ func homeAndSeen(w *world) []Action {
 
 // said is the broker after Slurm was told again.
 func said(w *world, state, reason string) {
-	w.restored["n1"] = w.now
+	w.done(Action{Kind: RestoreState, Node: "n1"})
 	w.now = w.now.Add(10 * time.Millisecond)
 	w.node("n1", state, reason)
 	w.settle()
@@ -61,7 +61,7 @@ func TestAdministratorsFailSurvivesTheReturn(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("not said again; recorded: %+v", w.nodes["n1"].OutOfService)
+	t.Errorf("not said again; recorded: %+v", w.nodes["n1"].Slurm.Restore)
 }
 
 // What an administrator says of a node stays: the boot that would end it is taken
@@ -88,27 +88,27 @@ func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
 			}
 			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", c.issued)
 			n := w.nodes["n1"]
-			if n.OutOfService == nil || n.OutOfService.Reason != "bad DIMM" || n.OutOfService.Down != c.down || n.Reboot != nil {
-				t.Fatalf("recorded: %+v, reboot %+v", n.OutOfService, n.Reboot)
+			if n.Slurm.Restore == nil || n.Slurm.Restore.Reason != "bad DIMM" || n.Slurm.Restore.Down != c.down || n.Reboot != nil {
+				t.Fatalf("recorded: %+v, reboot %+v", n.Slurm.Restore, n.Reboot)
 			}
 			actions := homeAndSeen(w)
 			n = w.nodes["n1"]
-			if !n.SlurmdHeld || !has(actions, RestoreState) || has(actions, ResumeNode) {
-				t.Fatalf("held %v, %v", n.SlurmdHeld, actions)
+			if !slurmdHeld(n) || !has(actions, RestoreState) || has(actions, ResumeNode) {
+				t.Fatalf("held %v, %v", slurmdHeld(n), actions)
 			}
 			after := "IDLE+DRAIN+NOT_RESPONDING"
 			if c.down {
 				after = "DOWN+DRAIN+NOT_RESPONDING"
 			}
 			said(w, after, "bad DIMM")
-			if n = w.nodes["n1"]; n.SlurmdHeld || n.Slurm.Registered != n.Boot.BootID || !n.Steady() {
-				t.Fatalf("slurmd is held %v, known boot %q, %s", n.SlurmdHeld, n.Slurm.Registered, n.Progress())
+			if n = w.nodes["n1"]; slurmdHeld(n) || n.Slurm.Registered != n.Boot.BootID || !n.Steady() {
+				t.Fatalf("slurmd is held %v, known boot %q, %s", slurmdHeld(n), n.Slurm.Registered, n.Progress())
 			}
 			w.slurmd("n1")
 			w.now = w.now.Add(time.Minute)
 			actions = w.settle()
-			if n = w.nodes["n1"]; n.OutOfService != nil || has(actions, ArmReturn) || has(actions, ResumeNode) || has(actions, RestoreState) {
-				t.Errorf("%+v, %v", n.OutOfService, actions)
+			if n = w.nodes["n1"]; n.Slurm.Restore != nil || has(actions, ArmReturn) || has(actions, ResumeNode) || has(actions, RestoreState) {
+				t.Errorf("%+v, %v", n.Slurm.Restore, actions)
 			}
 		})
 	}
@@ -130,12 +130,12 @@ func TestAdministratorsDownSurvivesRegistration(t *testing.T) {
 	}
 	w.node("n1", "DOWN+DRAIN", "smoke")
 	w.pass(100 * time.Millisecond)
-	if n := w.nodes["n1"]; n.OutOfService == nil {
+	if n := w.nodes["n1"]; n.Slurm.Restore == nil {
 		t.Fatal("forgotten before slurmd has registered")
 	}
 	w.pass(w.config.RegisterRetry)
-	if n := w.nodes["n1"]; n.OutOfService != nil {
-		t.Errorf("%+v", n.OutOfService)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil {
+		t.Errorf("%+v", n.Slurm.Restore)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestAdministratorsDownAfterAnEarlyAnswer(t *testing.T) {
 		home(w)
 		w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED", reason+" : reboot issued")
 		w.pass(time.Second)
-		if said := w.nodes["n1"].OutOfService; (said != nil) != drained || said != nil && said.Down {
+		if said := w.nodes["n1"].Slurm.Restore; (said != nil) != drained || said != nil && said.Down {
 			t.Fatalf("%s: recorded before it is set down: %+v", reason, said)
 		}
 		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
@@ -158,7 +158,7 @@ func TestAdministratorsDownAfterAnEarlyAnswer(t *testing.T) {
 		if !slices.ContainsFunc(actions, func(a Action) bool {
 			return a.Kind == RestoreState && a.State == kb.StateDown && a.Text == "bad DIMM"
 		}) {
-			t.Errorf("%s: recorded %+v, %v", reason, w.nodes["n1"].OutOfService, actions)
+			t.Errorf("%s: recorded %+v, %v", reason, w.nodes["n1"].Slurm.Restore, actions)
 		}
 		said(w, "DOWN+DRAIN+NOT_RESPONDING", "bad DIMM")
 		if w.nodes["n1"].Slurm.Awaited.Phase == kb.BootForgotten {
@@ -176,8 +176,8 @@ func TestAdministratorsDrainSaidByTheNextBroker(t *testing.T) {
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 	homeAndSeen(w)
 	w.node("n1", "IDLE+NOT_RESPONDING", "")
-	if actions := w.settle(); !has(actions, RestoreState) || w.nodes["n1"].OutOfService == nil || !w.nodes["n1"].SlurmdHeld {
-		t.Errorf("%v, %+v", actions, w.nodes["n1"].OutOfService)
+	if actions := w.settle(); !has(actions, RestoreState) || w.nodes["n1"].Slurm.Restore == nil || !slurmdHeld(w.nodes["n1"]) {
+		t.Errorf("%v, %+v", actions, w.nodes["n1"].Slurm.Restore)
 	}
 }
 
@@ -195,7 +195,6 @@ func TestReturnIsArmedAgain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := running(t)
-			w.told = map[kb.JobID]string{}
 			w.node("n1", c.state, c.reason)
 			w.now = w.now.Add(time.Minute)
 			if actions := w.settle(); !has(actions, c.want) || has(actions, c.not) {
@@ -213,7 +212,7 @@ func TestAdministratorsDrainOfAnUnarmedNode(t *testing.T) {
 	w.node("n1", "ALLOCATED+DRAIN", "bad fan")
 	w.settle()
 	off(t, w, "IDLE+DRAIN", "bad fan")
-	if actions := homeAndSeen(w); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
+	if actions := homeAndSeen(w); !has(actions, RestoreState) || !slurmdHeld(w.nodes["n1"]) {
 		t.Errorf("%v", actions)
 	}
 }
@@ -256,12 +255,12 @@ func TestBootThatSlurmForgot(t *testing.T) {
 	w.settle()
 	home(w)
 	w.now = w.now.Add(time.Millisecond)
-	if actions := w.settle(); !has(actions, SettleBoot) || !w.nodes["n1"].SlurmdHeld {
-		t.Fatalf("held %v, %v", w.nodes["n1"].SlurmdHeld, actions)
+	if actions := w.settle(); !has(actions, SettleBoot) || !slurmdHeld(w.nodes["n1"]) {
+		t.Fatalf("held %v, %v", slurmdHeld(w.nodes["n1"]), actions)
 	}
 	said(w, "IDLE+NOT_RESPONDING", "")
-	if n := w.nodes["n1"]; n.SlurmdHeld || n.Slurm.Registered != n.Boot.BootID {
-		t.Errorf("held %v, known %q", n.SlurmdHeld, n.Slurm.Registered)
+	if n := w.nodes["n1"]; slurmdHeld(n) || n.Slurm.Registered != n.Boot.BootID {
+		t.Errorf("held %v, known %q", slurmdHeld(n), n.Slurm.Registered)
 	}
 	w.slurmd("n1")
 	w.node("n1", "IDLE", "")
@@ -278,7 +277,7 @@ func TestAdministratorsReboot(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	w.settle()
 	n := w.nodes["n1"]
-	if n.Reboot == nil || !n.Reboot.Due || n.Pending != nil || n.SlurmdStart != start || n.OutOfService != nil {
+	if n.Reboot == nil || !n.Reboot.Due || n.Pending != nil || n.SlurmdStart != start || n.Slurm.Restore != nil {
 		t.Fatalf("%+v, pending %v, slurmd start %d", n.Reboot, n.Pending, n.SlurmdStart)
 	}
 	w.boot("n1", kernels[0], "")
@@ -383,8 +382,8 @@ func TestAdministratorsRebootOfASilentNode(t *testing.T) {
 		}
 		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED+NOT_RESPONDING", "kernel update : reboot issued")
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; !n.Reboot.Due || n.OutOfService != nil {
-			t.Errorf("%s: %+v, out of service %+v", state, n.Reboot, n.OutOfService)
+		if n := w.nodes["n1"]; !n.Reboot.Due || n.Slurm.Restore != nil {
+			t.Errorf("%s: %+v, out of service %+v", state, n.Reboot, n.Slurm.Restore)
 		}
 	}
 }
@@ -462,11 +461,11 @@ func TestResumeDuringAJobsBoot(t *testing.T) {
 	w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
 	w.settle()
 	w.slurmd("n1")
-	if w.nodes["n1"].OutOfService == nil {
+	if w.nodes["n1"].Slurm.Restore == nil {
 		t.Fatal("not recorded")
 	}
 	w.node("n1", "ALLOCATED", "")
-	if actions := w.settle(); has(actions, DrainNode) || w.nodes["n1"].OutOfService != nil {
-		t.Errorf("drained again: %v, %+v", actions, w.nodes["n1"].OutOfService)
+	if actions := w.settle(); has(actions, DrainNode) || w.nodes["n1"].Slurm.Restore != nil {
+		t.Errorf("drained again: %v, %+v", actions, w.nodes["n1"].Slurm.Restore)
 	}
 }

@@ -16,7 +16,6 @@ func TestWaitOfANodeWithoutAgent(t *testing.T) {
 		name, state string
 		reason      string
 		job         string // of the job that was refused
-		other       bool   // no job was refused
 		ended, over bool
 	}{
 		{name: "the job is to be held", state: "ALLOCATED+POWERING_UP", job: "CONFIGURING"},
@@ -29,14 +28,11 @@ func TestWaitOfANodeWithoutAgent(t *testing.T) {
 		{name: "an administrator drained it", state: "IDLE+DRAIN+NOT_RESPONDING+POWERING_UP", reason: "bad DIMM"},
 		{name: "it is drained for its boot", state: "IDLE+DRAIN+NOT_RESPONDING+POWERING_UP", reason: "Reboot ASAP", ended: true},
 		{name: "it came up", state: "IDLE", over: true},
-		{name: "nobody was refused", state: "IDLE+POWERING_UP", other: true, over: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.nodes["n3"] = &kb.Node{Name: "n3", Refused: kb.JobID{Job: 7}, RefusedAt: w.now}
-			if c.other {
-				w.nodes["n3"].Refused = kb.JobID{}
-			}
+			id := kb.JobID{Job: 7}
+			w.allocs[id] = &kb.Allocation{ID: id, Reference: "7", Nodes: []string{"n3"}, Phase: kb.PhaseFailed, Hold: true, Requeued: true, Reason: "no agent", Created: w.now, Since: w.now, Ended: w.now}
 			if c.state != "" {
 				w.node("n3", c.state, c.reason)
 			}
@@ -44,11 +40,14 @@ func TestWaitOfANodeWithoutAgent(t *testing.T) {
 				w.job(7, c.job, true, "n3")
 			}
 			actions := w.pass(time.Second)
-			if has(actions, EndWait) != c.ended || w.nodes["n3"].Refused.IsZero() != c.over {
-				t.Errorf("actions %v, refused %v", actions, w.nodes["n3"].Refused)
+			if has(actions, EndWait) != c.ended || (w.allocs[id] == nil) != c.over {
+				t.Errorf("actions %v, refused %+v", actions, w.allocs[id])
 			}
-			if has(actions, ArmReturn) {
-				t.Errorf("armed: %v", actions)
+			if has(actions, ArmReturn) || has(actions, HoldJob) {
+				t.Errorf("armed, or held again: %v", actions)
+			}
+			if w.pass(longestWait + time.Hour); w.allocs[id] != nil && c.job != "CONFIGURING" {
+				t.Error("remembered for ever")
 			}
 		})
 	}

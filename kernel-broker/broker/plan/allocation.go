@@ -56,7 +56,7 @@ func (d *decision) switching(a *kb.Allocation) {
 		return
 	}
 	if d.unlaunched(a) {
-		a.Soon = true
+		a.RetryNow = true
 		d.refuse(a, "suspended before it had begun, and Slurm would never start it; it waits again", false)
 		return
 	}
@@ -69,7 +69,7 @@ func (d *decision) switching(a *kb.Allocation) {
 	}
 	if reason, hold, missed := d.missed(a); missed {
 		a.Missed++
-		a.Soon = !hold
+		a.RetryNow = !hold
 		d.refuse(a, reason, hold)
 		return
 	}
@@ -151,7 +151,7 @@ func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 		return false // the gate does not know the job yet, and would refuse it
 	}
 	s, ok := d.slurmNode(name)
-	return ok && closed(s) && !s.Waiting() && !s.Unknown() && d.in.Slurm.At.After(a.Created)
+	return ok && fencedFromNewJobs(s) && !s.Waiting() && !s.Unknown() && d.in.Slurm.At.After(a.Created)
 }
 
 // mostLate is how many nodes a reason names: users read it in squeue.
@@ -221,7 +221,7 @@ func (d *decision) failed(a *kb.Allocation) {
 	if !d.gone(a) {
 		job, ok := d.slurmJob(a)
 		switch {
-		case !ok:
+		case !ok, a.Requeued: // it leaves
 		case a.Hold:
 			d.act(Action{Kind: HoldJob, Job: a.ID, Reference: job.Reference, Text: a.Reason})
 		case d.age(a.Since) > holdDelay:
@@ -234,20 +234,21 @@ func (d *decision) failed(a *kb.Allocation) {
 		a.Note(d.in.Now, "", "off the nodes", "")
 	}
 	a.Requeued = a.Requeued || d.queuedAgain(a)
-	if a.Soon && !d.again(a) {
+	if a.RetryNow && !d.settleRequeued(a) {
 		return
 	}
-	a.Closed = d.returned(a)
+	waits := !d.endWaits(a)
+	a.Closed = d.returned(a) && !waits
 }
 
 // reasonTime is longer than slurmctld takes to say why a requeued job waits, and than the pause that it would have the job
 // make. With many jobs before it slurmctld may not look at the job for hours.
 const reasonTime = 3 * time.Minute
 
-// again lets a requeued job start at once, where Slurm would have it wait for
+// settleRequeued lets a requeued job start at once, where Slurm would have it wait for
 // two minutes, or holds one that Slurm has requeued by itself. It reports whether nothing is left to do about that. A job
 // that is still leaving its nodes comes back to the queue after that.
-func (d *decision) again(a *kb.Allocation) bool {
+func (d *decision) settleRequeued(a *kb.Allocation) bool {
 	if !d.in.Slurm.At.After(a.Ended) {
 		return false
 	}
@@ -268,7 +269,7 @@ func (d *decision) again(a *kb.Allocation) bool {
 			return false // the reason is still to come
 		}
 	}
-	a.Soon = false
+	a.RetryNow = false
 	return true
 }
 

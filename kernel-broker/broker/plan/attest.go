@@ -86,7 +86,7 @@ func (d *decision) attest(n *kb.Node, agent Agent) {
 		d.note(n, "attested", fmt.Sprintf("%s, build id %s", proof.Ref, proof.BuildID))
 	}
 	d.booted(n, agent)
-	d.settle(n, problem)
+	d.resolvePending(n, problem)
 }
 
 // hardware is what the agent reports on stock. An application's kernel may have no driver for a part of it, so its report
@@ -98,8 +98,8 @@ func hardware(n *kb.Node, agent Agent, runs kb.Proof) kb.Hardware {
 	return n.Hardware
 }
 
-// settle decides what a fresh boot means for the boot that was asked for.
-func (d *decision) settle(n *kb.Node, problem string) {
+// resolvePending decides what a fresh boot means for the boot that was asked for.
+func (d *decision) resolvePending(n *kb.Node, problem string) {
 	p := n.Pending
 	if p == nil {
 		return
@@ -153,7 +153,8 @@ func (d *decision) bootFailed(n *kb.Node, p *kb.Pending, cause string, blameKern
 }
 
 func (d *decision) fail(n *kb.Node, kind kb.FailureKind, ref kb.Ref, cause string) {
-	n.Failure = &kb.Failure{Kind: kind, Ref: ref, Cause: cause, At: d.in.Now}
+	drained := n.Failure != nil && n.Failure.Drained
+	n.Failure = &kb.Failure{Kind: kind, Ref: ref, Cause: cause, At: d.in.Now, Drained: drained}
 	n.Pending = nil
 	d.note(n, "failed", fmt.Sprintf("%s: %s", ref, cause))
 }

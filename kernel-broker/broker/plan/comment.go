@@ -15,11 +15,8 @@ func (d *decision) comment(a *kb.Allocation) {
 	if text == "" {
 		return
 	}
-	text = kb.WithProfiling("kernel-broker: "+text, a.Collectors)
-	if a.NoRequeue && !d.restored(a) {
-		text = kb.WithNoRequeue(text)
-	}
-	if d.in.LastComments[a.ID] != text {
+	text = kb.Comment{Text: text, Collectors: a.Collectors, NoRequeue: a.NoRequeue && !d.noRequeueRestored(a)}.String()
+	if a.Comment != text {
 		d.act(Action{Kind: CommentJob, Job: a.ID, Reference: reference, Text: text})
 	}
 }
@@ -51,7 +48,7 @@ func (d *decision) commentOf(a *kb.Allocation) (reference, text string) {
 // requeued is the comment of a job that is back in the queue. The reason of one
 // that is held stays as it is.
 func (d *decision) requeued(a *kb.Allocation) (reference, text string) {
-	if a.Switching() || a.Hold && !a.Soon {
+	if a.Switching() || a.Hold && !a.RetryNow {
 		return "", ""
 	}
 	for _, j := range d.in.Slurm.Queued(a.ID.Job) {
@@ -60,7 +57,7 @@ func (d *decision) requeued(a *kb.Allocation) (reference, text string) {
 			if a.Hold {
 				return j.Reference, a.Reason
 			}
-			return j.Reference, kb.Requeued(a.Requested, d.why(a))
+			return j.Reference, kb.Waits(a.Requested, d.why(a))
 		}
 	}
 	return "", ""
@@ -77,9 +74,9 @@ func (d *decision) why(a *kb.Allocation) string {
 	return "Slurm took it off its nodes"
 }
 
-// restored reports whether a job whose user said --no-requeue has that back. The
+// noRequeueRestored reports whether a job whose user said --no-requeue has that back. The
 // command is no proof: a slurmctld that dies after it may have forgotten it.
-func (d *decision) restored(a *kb.Allocation) bool {
+func (d *decision) noRequeueRestored(a *kb.Allocation) bool {
 	job, ok := d.slurmJob(a)
 	return ok && a.Phase == kb.PhaseReady && !job.Requeue
 }

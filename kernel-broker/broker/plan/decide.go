@@ -23,8 +23,9 @@ type decision struct {
 	// runs are the profiling runs; nextRun is the number of the next one.
 	runs    map[uint64]*kb.Run
 	nextRun uint64
-	// arms are the nodes to arm.
+	// arms are the nodes to arm, and held those whose slurmd may not start before slurmctld has said or heard something.
 	arms []string
+	held map[string]bool
 }
 
 // Decide returns what must change and what is to be done.
@@ -38,7 +39,8 @@ func Decide(in Input) Output {
 		nodes:  make(map[string]*kb.Node, len(scope.Nodes)),
 		allocs: make(map[kb.JobID]*kb.Allocation, len(scope.Jobs)),
 		runs:   make(map[uint64]*kb.Run, len(in.Runs)), nextRun: in.NextRun,
-		out: Output{Kept: map[string]bool{}, Held: map[kb.JobID]Hold{}},
+		held: map[string]bool{},
+		out:  Output{Kept: map[string]bool{}, Held: map[kb.JobID]Hold{}},
 	}
 	for id, r := range in.Runs {
 		d.runs[id] = r.Clone()
@@ -52,6 +54,7 @@ func Decide(in Input) Output {
 	d.order = slices.Sorted(maps.Keys(d.nodes))
 	ids := slices.SortedFunc(maps.Keys(d.allocs), kb.JobID.Compare)
 
+	d.receipts()
 	for _, id := range ids {
 		d.shrink(d.allocs[id])
 	}
@@ -65,8 +68,8 @@ func Decide(in Input) Output {
 	d.assignOwners(ids)
 	for _, name := range d.order {
 		n := d.nodes[name]
-		if d.endWait(n); managed(n) || in.Agents[name].Connected {
-			d.desired(n, in.Agents[name])
+		if managed(n) || in.Agents[name].Connected {
+			d.desired(n)
 		}
 	}
 	d.holds()
@@ -127,7 +130,7 @@ func (d *decision) note(n *kb.Node, event, detail string) {
 func (d *decision) collect(ids []kb.JobID) {
 	for _, name := range d.order {
 		n := d.nodes[name]
-		if tell(n); !reflect.DeepEqual(n, d.in.Nodes[name].Clone()) {
+		if d.tell(n); !reflect.DeepEqual(n, d.in.Nodes[name].Clone()) {
 			d.out.Nodes = append(d.out.Nodes, n)
 		}
 	}

@@ -20,34 +20,64 @@ func later(a, b time.Time) time.Time {
 
 func hasDrainReason(s kb.SlurmNode) bool { return strings.HasPrefix(s.Reason, kb.ReasonDrain) }
 
-// desired decides what a node shall run, and begins or drops the boot to it.
-func (d *decision) desired(n *kb.Node, agent Agent) {
-	owner := d.owner(n)
-	d.own(n, owner)
-	switch {
-	case owner != nil && owner.Switching():
-		d.desire(n, owner.Kernel.Ref())
-		d.arm(n, owner)
-	case owner != nil:
-		d.watchJobKernel(n, owner)
-		if n.Runs(owner.Kernel.Ref()) && n.KeptFor == "" {
+// wanted says what a node shall run. The first rule that holds counts.
+var wanted = []struct {
+	holds func(d *decision, n *kb.Node) bool
+	want  func(d *decision, n *kb.Node)
+	// noBoot: no kexec begins, and slurmd is not restarted.
+	noBoot bool
+}{
+	// Its job waits for its kernel.
+	{holds: (*decision).jobWaits, want: func(d *decision, n *kb.Node) {
+		d.desire(n, d.owner(n).Kernel.Ref())
+		d.arm(n, d.owner(n))
+	}},
+	// Its job may run, and the node has lost its kernel.
+	{holds: (*decision).hasLost, want: (*decision).leaveLost},
+	// Its job may run.
+	{holds: (*decision).owned, want: func(d *decision, n *kb.Node) {
+		if owner := d.owner(n); n.Runs(owner.Kernel.Ref()) && n.KeptFor == "" {
 			d.arm(n, owner) // also after somebody cancelled it
 			d.label(n, owner)
 		}
-	case d.rebooting(n):
-		d.reboot(n)
-		return
-	default:
+	}},
+	// Somebody else reboots it.
+	{holds: (*decision).rebooting, want: (*decision).reboot, noBoot: true},
+	// Nobody has it.
+	{holds: func(*decision, *kb.Node) bool { return true }, want: func(d *decision, n *kb.Node) {
 		d.release(n)
 		d.drainForgottenBoot(n)
-		d.heal(n, agent)
+		d.heal(n)
+	}},
+}
+
+// desired decides what a node shall run, and begins or drops the boot to it.
+func (d *decision) desired(n *kb.Node) {
+	d.own(n, d.owner(n))
+	for _, rule := range wanted {
+		if !rule.holds(d, n) {
+			continue
+		}
+		rule.want(d, n)
+		if rule.noBoot {
+			return
+		}
+		break
 	}
-	if n.Lost.IsZero() {
+	agent, owner := d.in.Agents[n.Name], d.owner(n)
+	if !d.hasLost(n) {
 		d.boot(n, agent, owner)
 	}
 	d.loadOnly(n, agent, owner)
 	d.register(n, agent)
 }
+
+func (d *decision) owned(n *kb.Node) bool { return d.owner(n) != nil }
+
+func (d *decision) jobWaits(n *kb.Node) bool { return d.owned(n) && d.owner(n).Switching() }
+
+// hasLost reports whether the node has lost the kernel of the job that has it.
+func (d *decision) hasLost(n *kb.Node) bool { return d.owned(n) && d.owner(n).HasLost(n.Name) }
 
 // lateStep is longer than a step's launch is tried: Slurm's credential for it
 // expires after two minutes.
@@ -57,11 +87,11 @@ const lateStep = 3 * time.Minute
 func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 	if owner == nil {
 		if !n.Owner.IsZero() {
-			n.Left, n.LeftAt = n.Owner, d.in.Now
+			n.LeftAt = d.in.Now
 		}
-		n.Owner, n.Lost = kb.JobID{}, kb.JobID{}
+		n.Owner = kb.JobID{}
 		if d.age(n.LeftAt) > lateStep && n.Pending == nil {
-			n.Left, n.LeftAt = kb.JobID{}, time.Time{}
+			n.LeftAt = time.Time{}
 		}
 		return
 	}
@@ -69,10 +99,8 @@ func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 		return
 	}
 	n.Owner, n.Timeline = owner.ID, owner.ID
-	n.KeptFor, n.KeptUntil, n.Lost = "", time.Time{}, kb.JobID{}
-	n.Left, n.LeftAt = kb.JobID{}, time.Time{}
+	n.KeptFor, n.KeptUntil, n.LeftAt = "", time.Time{}, time.Time{}
 	n.Attempts = 0
-	n.SlurmdNotBefore = later(n.SlurmdNotBefore, d.registerFrom(owner.Created))
 	delete(owner.Before, n.Name)
 	owner.Proven(&owner.Before, n.Name, n.Running)
 }
@@ -103,7 +131,7 @@ func (d *decision) release(n *kb.Node) {
 		d.note(n, kb.EventLetGo, why)
 		n.KeptFor, n.KeptUntil = "", time.Time{}
 	}
-	if n.Desired == stockRef || n.Runs(stockRef) || n.Off != "" {
+	if n.Desired == stockRef || n.Runs(stockRef) || n.Slurm.PoweredOffBoot != "" {
 		// No boot lies between, so there is nothing to wait for.
 		d.desire(n, stockRef)
 		return
@@ -112,7 +140,7 @@ func (d *decision) release(n *kb.Node) {
 		return
 	}
 	switch {
-	case s.Armed() && silent(s) && !s.Unknown():
+	case s.Armed() && bootDeferred(s) && !s.Unknown():
 		reason := s.Reason
 		if n.Slurm.Service.Author == kb.AuthorWithdrawn {
 			reason = kb.ReasonReturn + " its job has left" // not again what an administrator has taken back
@@ -129,9 +157,9 @@ func (d *decision) release(n *kb.Node) {
 	}
 }
 
-// silent reports whether Slurm puts a boot off that it is asked for, until it takes the node
+// bootDeferred reports whether Slurm puts a boot off that it is asked for, until it takes the node
 // down: no slurmd answers where a kernel runs that no job has.
-func silent(s kb.SlurmNode) bool {
+func bootDeferred(s kb.SlurmNode) bool {
 	return s.Free() && s.NotResponding() && !s.Waiting() && s.State != "DOWN"
 }
 
@@ -150,16 +178,16 @@ func (d *decision) awaited(node string) bool {
 	return slices.ContainsFunc(d.in.Slurm.On(node), func(j kb.SlurmJob) bool { return j.Holds() && j.Reboot })
 }
 
-// closed reports whether Slurm lets no other job onto a node when its own has left, by the armed return or by what others
+// fencedFromNewJobs reports whether Slurm lets no other job onto a node when its own has left, by the armed return or by what others
 // said of the node.
-func closed(s kb.SlurmNode) bool {
+func fencedFromNewJobs(s kb.SlurmNode) bool {
 	return s.Armed() || s.PowerDownAsked() || s.Drained() && !s.Ours()
 }
 
 // arm sees to it that the return is armed before the kernel comes.
 func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.OutOfService != nil || closed(s) || s.BootForgotten() {
+	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.Slurm.Restore != nil || fencedFromNewJobs(s) || s.BootForgotten() {
 		return
 	}
 	if s.RebootAsked() {
@@ -190,11 +218,11 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 		n.Pending = nil
 		d.note(n, "dropped", fmt.Sprintf("%s %s", p.Kernel.Ref(), why))
 	}
-	if n.Failure != nil || n.Runs(n.Desired) || !agent.Connected || n.Boot.BootID == "" || n.Off == n.Boot.BootID {
+	if n.Failure != nil || n.Runs(n.Desired) || !agent.Connected || n.Boot.BootID == "" || n.Slurm.PoweredOffBoot == n.Boot.BootID {
 		return
 	}
 	kernel, ok := d.kernelFor(n, owner)
-	if !ok || d.in.Now.Before(n.RetryAt) || d.ruledOut(n, kernel) || d.spoilt(n, kernel) {
+	if !ok || d.in.Now.Before(n.RetryAt) || d.ruledOut(n, kernel) || d.imageDamaged(n, kernel) {
 		return
 	}
 	if why := d.forbidden(n, kernel); why != "" {
@@ -291,34 +319,42 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 	if !n.Slurm.Awaited.Awaits() || n.Pending != nil || !n.Runs(n.Desired) || !agent.Connected || !agent.Slurmd.Running {
 		return
 	}
-	if agent.Slurmd.Start != n.SlurmdStart || d.coming(n) {
+	if agent.Slurmd.Start != n.SlurmdStart || d.jobNotYetHere(n) {
 		return
 	}
 	// Slurm must be seen to wait still at the end of that time: once it has
 	// the registration, another one would be a node that rebooted.
-	seen, begun := d.in.Slurm.At, agent.Slurmd.At
-	if begun.Before(n.SlurmdNotBefore) && !seen.Before(n.SlurmdNotBefore) || seen.Sub(begun) > d.in.Config.RegisterRetry {
+	seen, begun, from := d.in.Slurm.At, agent.Slurmd.At, d.slurmdNotBefore(n)
+	if begun.Before(from) && !seen.Before(from) || seen.Sub(begun) > d.in.Config.RegisterRetry {
 		n.SlurmdStart++
 	}
 }
 
-// coming reports whether the job that the node waits for has not named its
+// jobNotYetHere reports whether the job that the node waits for has not named its
 // kernel yet. To register before that kernel runs would end Slurm's wait,
 // and the boot that follows would be a crash to it. A job whose hook was
 // killed never comes: the gate refuses it once the node has registered.
-func (d *decision) coming(n *kb.Node) bool {
+func (d *decision) jobNotYetHere(n *kb.Node) bool {
 	for id := range d.in.Queued {
 		if d.jobHas(id, n.Name) {
 			return true
 		}
 	}
-	waited := d.in.Slurm.At.Sub(n.SlurmdNotBefore)
+	waited := d.in.Slurm.At.Sub(d.slurmdNotBefore(n))
 	return n.Owner.IsZero() && d.awaited(n.Name) && waited < d.in.Config.AgentLimit
 }
 
-// registerFrom is the earliest time at which slurmctld heeds a registration
-// for a boot that it asked for no later than at requested: it counts in whole
-// seconds.
-func (d *decision) registerFrom(requested time.Time) time.Time {
-	return requested.Truncate(time.Second).Add(d.in.Config.RegisterDelay)
+// slurmdNotBefore is the earliest time at which slurmctld heeds a registration for the boot that it waits for: it counts in
+// whole seconds, and may have asked for that boot when it gave the node to its job.
+func (d *decision) slurmdNotBefore(n *kb.Node) (from time.Time) {
+	if n.Slurm.Awaited.Awaits() {
+		from = n.Slurm.Awaited.Since
+	}
+	if owner := d.owner(n); owner != nil {
+		from = later(from, owner.Created)
+	}
+	if from.IsZero() {
+		return from
+	}
+	return from.Truncate(time.Second).Add(d.in.Config.RegisterDelay)
 }

@@ -39,8 +39,8 @@ func TestRootsAreCheckedBeforeTheBoot(t *testing.T) {
 		w.catalog.stockInitrd = map[bool]string{true: "sha256:bb"}[c.stockBrings]
 		w.settle()
 		a, n := w.allocs[a.ID], w.nodes["n1"]
-		if c.words != "" && (!a.Hold || n.Drained) {
-			t.Errorf("%s: hold %v, drained %v: the node is good", name, a.Hold, n.Drained)
+		if c.words != "" && (!a.Hold || drained(n)) {
+			t.Errorf("%s: hold %v, drained %v: the node is good", name, a.Hold, drained(n))
 		}
 		if begun := n.Pending != nil && a.Phase == kb.PhaseSwitching; begun != (c.words == "") || !strings.Contains(a.Reason, c.words) {
 			t.Errorf("%s: %s, %q, pending %+v", name, a.Phase, a.Reason, n.Pending)
@@ -67,7 +67,7 @@ func TestSystemCoresAreCheckedBeforeTheBoot(t *testing.T) {
 			}
 			continue
 		}
-		if n.Pending != nil || len(n.Issued) != 0 || a.Phase != kb.PhaseFailed || !a.Hold || !strings.Contains(a.Reason, words) || n.Drained {
+		if n.Pending != nil || len(n.Issued) != 0 || a.Phase != kb.PhaseFailed || !a.Hold || !strings.Contains(a.Reason, words) || drained(n) {
 			t.Errorf("%d cores: %s, hold %v, %q, pending %+v", cores, a.Phase, a.Hold, a.Reason, n.Pending)
 		}
 	}

@@ -36,7 +36,7 @@ func (d *decision) gate(n *kb.Node, agent Agent) {
 		return
 	}
 	stock := n.Steady() && n.Running.Ref.IsStock() && d.owner(n) == nil
-	if !stock || !agent.Connected || s.Unknown() || !s.Free() || s.Waiting() || s.Armed() && !s.BootForgotten() || d.in.GateLeft[n.Name] == s.By {
+	if !stock || !agent.Connected || s.Unknown() || !s.Free() || s.Waiting() || s.Armed() && !s.BootForgotten() {
 		return
 	}
 	d.act(Action{Kind: UndoGate, Node: n.Name, By: s.By, Text: "drained since the gate refused a job"})

@@ -120,8 +120,8 @@ func TestGatesDrainOutlastsTheBoot(t *testing.T) {
 	w.refused("n1")
 	w.drainedAt("n1", "UNKNOWN+DRAIN", w.now) // slurmctld restarted
 	w.settle()
-	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].Slurm.Service.Author != kb.AuthorGate || w.nodes["n1"].OutOfService != nil {
-		t.Fatalf("before slurmd answers: actions %v, record %+v, said %+v", out.Actions, w.nodes["n1"].Slurm.Service, w.nodes["n1"].OutOfService)
+	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].Slurm.Service.Author != kb.AuthorGate || w.nodes["n1"].Slurm.Restore != nil {
+		t.Fatalf("before slurmd answers: actions %v, record %+v, said %+v", out.Actions, w.nodes["n1"].Slurm.Service, w.nodes["n1"].Slurm.Restore)
 	}
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
 	w.settle()
@@ -149,14 +149,16 @@ func TestGatesDrainThatStays(t *testing.T) {
 	w := steadyOnStock(t, "n1")
 	w.refused("n1", refusal(7, w.now))
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
-	in := w.input()
-	in.GateLeft = map[string]string{"n1": w.slurm.Nodes["n1"].By}
-	if undone(Decide(in)) != 0 {
-		t.Error("asked for again")
-	}
-	in.GateLeft["n1"] = "slurm@2026-11-20T11:00:00"
-	if undone(Decide(in)) != 1 {
+	w.decide()
+	stays := Action{Kind: UndoGate, Node: "n1", By: "slurm@2026-11-20T11:00:00"}
+	w.receipts = []Receipt{{Action: stays, Refused: true}}
+	if undone(w.decide()) != 1 {
 		t.Error("an older drain stands in the way")
+	}
+	stays.By = w.slurm.Nodes["n1"].By
+	w.receipts = []Receipt{{Action: stays, Refused: true}}
+	if undone(w.decide()) != 0 || undone(w.decide()) != 0 {
+		t.Error("asked for again")
 	}
 	a := w.agents["n1"]
 	a.Connected = false
@@ -176,13 +178,13 @@ func TestGatesDrainIsExplainedLate(t *testing.T) {
 	w.settle()
 	w.drainedAt("n1", "IDLE+DRAIN", at)
 	w.decide()
-	if w.nodes["n1"].OutOfService == nil {
+	if w.nodes["n1"].Slurm.Restore == nil {
 		t.Fatal("a drain that nothing explains is not taken for somebody's")
 	}
 	w.refused("n1", refusal(8, at))
 	w.decide()
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Service.Author != kb.AuthorGate {
-		t.Errorf("said %+v, it is %+v", n.OutOfService, n.Slurm.Service)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil || n.Slurm.Service.Author != kb.AuthorGate {
+		t.Errorf("said %+v, it is %+v", n.Slurm.Restore, n.Slurm.Service)
 	}
 }
 
@@ -208,8 +210,8 @@ func TestGatesDrainBeforeTheArmedBoot(t *testing.T) {
 	w.pass(time.Second)
 	actions := home(w)
 	w.pass(10 * time.Millisecond)
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.SlurmdHeld || has(actions, RestoreState) || has(actions, UndoGate) {
-		t.Errorf("said %+v, slurmd held %t, %v", n.OutOfService, n.SlurmdHeld, actions)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil || slurmdHeld(n) || has(actions, RestoreState) || has(actions, UndoGate) {
+		t.Errorf("said %+v, slurmd held %t, %v", n.Slurm.Restore, slurmdHeld(n), actions)
 	}
 }
 
@@ -253,7 +255,7 @@ func TestGatesDrainIsKnownAfterTheAgentIsGone(t *testing.T) {
 	w.agents["n1"] = Agent{Since: w.now, Refusals: []kb.GateRefusal{refusal(7, w.now)}}
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
 	w.settle()
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Service.Author != kb.AuthorGate {
-		t.Errorf("out of service %+v, it is %+v", n.OutOfService, n.Slurm.Service)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil || n.Slurm.Service.Author != kb.AuthorGate {
+		t.Errorf("out of service %+v, it is %+v", n.Slurm.Restore, n.Slurm.Service)
 	}
 }

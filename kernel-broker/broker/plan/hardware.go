@@ -114,7 +114,7 @@ func (d *decision) booted(n *kb.Node, agent Agent) {
 	ok, cause := n.Runs(p.Kernel.Ref()), "the node came back on "+n.Boot.Release
 	switch {
 	case p.Progress == kb.ProgressReset:
-		if p.ResetAt.IsZero() && d.in.Resets[p.Token].IsZero() {
+		if p.ResetAt.IsZero() {
 			return // it came up by itself
 		}
 		d.try(n, p, kb.WayReset, n.Runs(stockRef), cause, kb.UnknownTimes())

@@ -121,7 +121,7 @@ func TestOlderRecordsGoOn(t *testing.T) {
 	if actions := w.settle(); !has(actions, ResetNode) {
 		t.Errorf("actions %v", actions)
 	}
-	w.resets[p.Token] = w.now
+	w.reset("n1")
 	w.settle()
 	before := len(w.tries)
 	w.boot("n1", kernels[0], "")

@@ -32,13 +32,14 @@ const issueTime = 15 * time.Second
 // crash, has forgotten, or never issues, which is taken back first, or since it
 // did not fit the kernel that it ran. Any other reason is somebody else's. One that lost its kernel and is powered down meanwhile
 // has none that could run anything: Slurm switches it on for the next job.
-func (d *decision) heal(n *kb.Node, agent Agent) {
+func (d *decision) heal(n *kb.Node) {
+	agent := d.in.Agents[n.Name]
 	s, known := d.slurmNode(n.Name)
-	if known && s.State == "DOWN" && s.PowerIsOff() && !s.Drained() && strings.HasPrefix(s.Reason, reasonLost) && n.OutOfService == nil && n.Failure == nil {
+	if known && s.State == "DOWN" && s.PowerIsOff() && !s.Drained() && strings.HasPrefix(s.Reason, reasonLost) && n.Slurm.Restore == nil && n.Failure == nil {
 		d.act(Action{Kind: ResumeNode, Node: n.Name, Text: s.Reason})
 		return
 	}
-	if !known || n.OutOfService != nil || n.Failure != nil || !n.Desired.IsStock() || !n.Runs(stockRef) || !n.Steady() {
+	if !known || n.Slurm.Restore != nil || n.Failure != nil || !n.Desired.IsStock() || !n.Runs(stockRef) || !n.Steady() {
 		return
 	}
 	// Before slurmd has registered the boot a resume would make it a crash.

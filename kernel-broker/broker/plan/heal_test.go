@@ -101,7 +101,7 @@ func TestHealsANodeWhoseBootForAJobIsForgotten(t *testing.T) {
 	w := switching(t)
 	w.node("n1", "ALLOCATED+REBOOT_ISSUED", "")
 	w.pass(time.Second)
-	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseFailed || !a.Soon || a.Hold {
+	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseFailed || !a.RetryNow || a.Hold {
 		t.Fatalf("allocation is %+v", a)
 	}
 	if r := w.nodes["n1"].Reboot; r != nil {
@@ -129,7 +129,7 @@ func TestAForgottenBootIsMissedOnTheJobsKernel(t *testing.T) {
 	if actions := w.pass(time.Second); has(actions, ArmReturn) || has(actions, Disarm) {
 		t.Errorf("armed: %v", actions)
 	}
-	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseFailed || !a.Soon {
+	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseFailed || !a.RetryNow {
 		t.Fatalf("allocation is %+v", a)
 	}
 	delete(w.slurm.Jobs, 7)
@@ -160,10 +160,10 @@ func TestAJobWithoutAReasonIsNotAwaitedForever(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: 1, State: "PENDING", Reason: c.reason, Reboot: true}}
-		a := &kb.Allocation{ID: kb.JobID{Job: 7}, Phase: kb.PhaseFailed, Soon: true, Ended: w.now}
+		a := &kb.Allocation{ID: kb.JobID{Job: 7}, Phase: kb.PhaseFailed, RetryNow: true, Ended: w.now}
 		w.now = w.now.Add(c.age)
 		d := &decision{in: w.input()}
-		if over := d.again(a); over != c.over || has(d.out.Actions, StartJob) != c.start {
+		if over := d.settleRequeued(a); over != c.over || has(d.out.Actions, StartJob) != c.start {
 			t.Errorf("%s after %v: over %t, %v", c.reason, c.age, over, d.out.Actions)
 		}
 	}

@@ -55,7 +55,7 @@ func (d *decision) holds() {
 		h.Perhaps = h.Perhaps && !again
 		if again && (takenOver(j) || d.forgotten(h, j)) {
 			d.act(Action{Kind: HoldForUser, Job: id, Reference: j.Reference})
-			h.Since, h.Boot = d.in.Slurm.At, d.in.SlurmBoot
+			h.Since, h.Boot = d.in.Slurm.At, d.in.Slurm.Start
 		}
 		if d.in.Slurm.At.Sub(h.Since) < holdWatch {
 			d.out.Held[id] = h
@@ -72,5 +72,5 @@ func takenOver(j kb.SlurmJob) bool {
 // not hold it. It keeps jobs on disk only every few seconds. Where slurmctld is
 // the same the user has released the job.
 func (d *decision) forgotten(h Hold, j kb.SlurmJob) bool {
-	return j.Priority != 0 && h.Boot != "" && d.in.SlurmBoot != "" && d.in.SlurmBoot != h.Boot
+	return j.Priority != 0 && h.Boot != "" && d.in.Slurm.Start != "" && d.in.Slurm.Start != h.Boot
 }

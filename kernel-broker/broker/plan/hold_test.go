@@ -124,7 +124,7 @@ func TestHoldThatSlurmctldForgot(t *testing.T) {
 		{"nobody knows", "", "two", 1, 100, false},
 	} {
 		w := newWorld(t)
-		w.held, w.slurmBoot = map[kb.JobID]Hold{id: {Since: w.now, Boot: c.told}}, c.answers
+		w.held, w.slurm.Start = map[kb.JobID]Hold{id: {Since: w.now, Boot: c.told}}, c.answers
 		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: c.restart, State: "PENDING", Priority: c.priority, Reason: "Resources"}}
 		w.now = w.now.Add(time.Hour)
 		if out := w.decide(); has(out.Actions, HoldForUser) != c.held {

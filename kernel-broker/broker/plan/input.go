@@ -125,11 +125,9 @@ type Input struct {
 	Now time.Time
 	// Began is when the broker did. What is older counts from then: the clock that
 	// dated it may have been set since, and nothing was decided in between.
-	Began  time.Time
-	Config Config
-	Slurm  kb.SlurmView
-	// SlurmSince is when slurmctld began to answer again; now, while it does not.
-	SlurmSince  time.Time
+	Began       time.Time
+	Config      Config
+	Slurm       kb.SlurmView
 	Nodes       map[string]*kb.Node
 	Allocations map[kb.JobID]*kb.Allocation
 	// Scope is what is decided on, closed (Scope.Close); nil for everything.
@@ -139,26 +137,17 @@ type Input struct {
 	// Runs that are not over, and the number of the next one.
 	Runs    map[uint64]*kb.Run
 	NextRun uint64
-	// LastComments is the AdminComment that each job was given last.
-	LastComments map[kb.JobID]string
-	// Held are the holds that are to be looked after. SlurmBoot names the start of
-	// the slurmctld that answered, or one later than that, as long as there are any.
-	Held      map[kb.JobID]Hold
-	SlurmBoot string
+	// Receipts of actions since the last decision that was committed.
+	Receipts []Receipt
+	// Held are the holds that are to be looked after.
+	Held map[kb.JobID]Hold
 	// Damaged: the images that the store does not have as they were registered, by
 	// digest, with what is wrong.
 	Damaged map[string]string
 	// Queued runs of jobs wait until fewer switches are under way.
 	Queued map[kb.JobID]bool
-	// Resets: when the reset for the boot with a token was done.
-	Resets map[string]time.Time
-	// GateLeft: the drains that cannot be told from those of the site's own
-	// prolog, as SlurmNode.By, by node.
-	GateLeft map[string]string
 	// PlainBoots are nodes that Slurm boots for a job that asked for that, and for no kernel.
 	PlainBoots map[string]bool
-	// Restored is when an administrator's state and reason were last set again, by node.
-	Restored map[string]time.Time
 	// Rules on kexec, by name.
 	Rules []kb.HardwareRule
 	// NewToken returns a fresh one-time token.

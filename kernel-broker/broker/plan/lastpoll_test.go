@@ -18,15 +18,15 @@ func TestDrainAfterTheLastPollIsHeard(t *testing.T) {
 			w := running(t)
 			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
 			home(w)
-			if !w.nodes["n1"].SlurmdHeld {
+			if !slurmdHeld(w.nodes["n1"]) {
 				t.Fatal("slurmd may answer before Slurm was polled after the boot")
 			}
 			if drained {
 				w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
 			}
 			actions := w.pass(10 * time.Millisecond)
-			if has(actions, RestoreState) != drained || w.nodes["n1"].SlurmdHeld != drained {
-				t.Errorf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
+			if has(actions, RestoreState) != drained || slurmdHeld(w.nodes["n1"]) != drained {
+				t.Errorf("held %t, %v", slurmdHeld(w.nodes["n1"]), actions)
 			}
 			if !drained {
 				return
@@ -36,13 +36,13 @@ func TestDrainAfterTheLastPollIsHeard(t *testing.T) {
 				w.node("n1", "IDLE+NOT_RESPONDING", reason)
 				actions = w.pass(time.Second)
 				n := w.nodes["n1"]
-				if !has(actions, RestoreState) || has(actions, SettleBoot) || n.OutOfService == nil || !n.SlurmdHeld {
-					t.Errorf("half restored, reason %q: held %t, %+v, %v", reason, n.SlurmdHeld, n.OutOfService, actions)
+				if !has(actions, RestoreState) || has(actions, SettleBoot) || n.Slurm.Restore == nil || !slurmdHeld(n) {
+					t.Errorf("half restored, reason %q: held %t, %+v, %v", reason, slurmdHeld(n), n.Slurm.Restore, actions)
 				}
 			}
 			said(w, "IDLE+DRAIN+NOT_RESPONDING", "bad DIMM")
-			if n := w.nodes["n1"]; n.SlurmdHeld || n.Slurm.Registered != n.Boot.BootID {
-				t.Errorf("restored: held %t, known boot %q", n.SlurmdHeld, n.Slurm.Registered)
+			if n := w.nodes["n1"]; slurmdHeld(n) || n.Slurm.Registered != n.Boot.BootID {
+				t.Errorf("restored: held %t, known boot %q", slurmdHeld(n), n.Slurm.Registered)
 			}
 		})
 	}
@@ -58,16 +58,16 @@ func TestDrainOfAnArmedNodeThatWasResetIsHeard(t *testing.T) {
 	w.boot("n1", kernels[0], "")
 	in := w.input()
 	in.Slurm = kb.SlurmView{}
-	if out := Decide(in); !slices.ContainsFunc(out.Nodes, func(n *kb.Node) bool { return n.Name == "n1" && n.SlurmdHeld }) {
+	if out := Decide(in); !slices.ContainsFunc(out.Nodes, func(n *kb.Node) bool { return n.Name == "n1" && slurmdHeld(n) }) {
 		t.Error("slurmd may answer before the broker has polled Slurm")
 	}
 	w.settle()
-	if !w.nodes["n1"].SlurmdHeld {
+	if !slurmdHeld(w.nodes["n1"]) {
 		t.Error("slurmd may answer before Slurm was polled after the boot")
 	}
 	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM")
-	if actions := w.pass(10 * time.Millisecond); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
-		t.Errorf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
+	if actions := w.pass(10 * time.Millisecond); !has(actions, RestoreState) || !slurmdHeld(w.nodes["n1"]) {
+		t.Errorf("held %t, %v", slurmdHeld(w.nodes["n1"]), actions)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestBootFasterThanSlurm(t *testing.T) {
 			home(w)
 			w.node("n1", c.state, "kprof: mitgcm@3 for job 7")
 			w.pass(c.after)
-			if held := w.nodes["n1"].SlurmdHeld; held != c.held {
+			if held := slurmdHeld(w.nodes["n1"]); held != c.held {
 				t.Errorf("slurmd held: %t", held)
 			}
 		})
@@ -103,12 +103,12 @@ func TestRestartedSlurmctldIsAnswered(t *testing.T) {
 	w := running(t)
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
 	home(w)
-	if !w.nodes["n1"].SlurmdHeld {
+	if !slurmdHeld(w.nodes["n1"]) {
 		t.Fatal("slurmd is not held back")
 	}
 	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED+POWERING_UP", "Reboot ASAP")
 	w.pass(time.Second)
-	if w.nodes["n1"].SlurmdHeld {
+	if slurmdHeld(w.nodes["n1"]) {
 		t.Error("slurmd is held back for ever")
 	}
 }
@@ -125,8 +125,8 @@ func TestRebootSoonAfterAReturn(t *testing.T) {
 	w.pass(time.Second)
 	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
 	w.pass(time.Second)
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Armed() {
-		t.Errorf("armed by us: %t, taken for a drain: %+v", n.Slurm.Armed(), n.OutOfService)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil || n.Slurm.Armed() {
+		t.Errorf("armed by us: %t, taken for a drain: %+v", n.Slurm.Armed(), n.Slurm.Restore)
 	}
 }
 
@@ -139,8 +139,8 @@ func TestRebootAtTheEndOfAReturn(t *testing.T) {
 	w.slurmd("n1")
 	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
 	w.pass(time.Second)
-	if n := w.nodes["n1"]; n.OutOfService != nil || n.Slurm.Armed() || n.Reboot == nil {
-		t.Errorf("armed by us: %t, taken for a drain: %+v, reboot %+v", n.Slurm.Armed(), n.OutOfService, n.Reboot)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil || n.Slurm.Armed() || n.Reboot == nil {
+		t.Errorf("armed by us: %t, taken for a drain: %+v, reboot %+v", n.Slurm.Armed(), n.Slurm.Restore, n.Reboot)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestDrainOfAnUnknownNodeIsHeard(t *testing.T) {
 	w := running(t)
 	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.pass(time.Second)
-	if said := w.nodes["n1"].OutOfService; said == nil || said.Reason != "bad DIMM" || said.Down {
+	if said := w.nodes["n1"].Slurm.Restore; said == nil || said.Reason != "bad DIMM" || said.Down {
 		t.Errorf("recorded: %+v", said)
 	}
 }
@@ -163,8 +163,8 @@ func TestRebootAtARestartedSlurmctld(t *testing.T) {
 	home(w)
 	w.slurmd("n1")
 	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED", "kernel update")
-	if actions := w.pass(time.Second); has(actions, RestoreState) || w.nodes["n1"].OutOfService != nil {
-		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
+	if actions := w.pass(time.Second); has(actions, RestoreState) || w.nodes["n1"].Slurm.Restore != nil {
+		t.Errorf("%+v, %v", w.nodes["n1"].Slurm.Restore, actions)
 	}
 }
 
@@ -184,8 +184,8 @@ func TestTakenBackAtARestartedSlurmctld(t *testing.T) {
 	if actions := w.pass(time.Second); has(actions, RestoreState) {
 		t.Errorf("%v", actions)
 	}
-	if actions := w.pass(time.Second); w.nodes["n1"].SlurmdHeld || w.nodes["n1"].OutOfService != nil || has(actions, RestoreState) {
-		t.Errorf("held %t, %+v, %v", w.nodes["n1"].SlurmdHeld, w.nodes["n1"].OutOfService, actions)
+	if actions := w.pass(time.Second); slurmdHeld(w.nodes["n1"]) || w.nodes["n1"].Slurm.Restore != nil || has(actions, RestoreState) {
+		t.Errorf("held %t, %+v, %v", slurmdHeld(w.nodes["n1"]), w.nodes["n1"].Slurm.Restore, actions)
 	}
 }
 
@@ -206,20 +206,20 @@ func TestSaidAgainToARestartedSlurmctld(t *testing.T) {
 			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 			home(w)
 			w.node("n1", c.before, "bad DIMM")
-			if actions := w.pass(time.Second); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
-				t.Fatalf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
+			if actions := w.pass(time.Second); !has(actions, RestoreState) || !slurmdHeld(w.nodes["n1"]) {
+				t.Fatalf("held %t, %v", slurmdHeld(w.nodes["n1"]), actions)
 			}
 			said(w, c.after, "bad DIMM")
-			if n := w.nodes["n1"]; n.SlurmdHeld {
-				t.Errorf("slurmd is held back for ever: %+v", n.OutOfService)
+			if n := w.nodes["n1"]; slurmdHeld(n) {
+				t.Errorf("slurmd is held back for ever: %+v", n.Slurm.Restore)
 			}
 			w.slurmd("n1")
 			w.node("n1", "IDLE", "")
 			if c.said {
 				w.node("n1", "IDLE+DRAIN", "bad DIMM")
 			}
-			if actions := w.pass(time.Minute); w.nodes["n1"].OutOfService != nil || has(actions, RestoreState) || has(actions, DrainNode) || has(actions, DownNode) {
-				t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
+			if actions := w.pass(time.Minute); w.nodes["n1"].Slurm.Restore != nil || has(actions, RestoreState) || has(actions, DrainNode) || has(actions, DownNode) {
+				t.Errorf("%+v, %v", w.nodes["n1"].Slurm.Restore, actions)
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func TestDrainOfANodeThatBootsForAJob(t *testing.T) {
 	w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", State: "PENDING", Restart: 1}}
 	w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED+NOT_RESPONDING+POWERING_UP", "bad fan")
 	w.pass(time.Second)
-	if said := w.nodes["n1"].OutOfService; said == nil || said.Down || w.nodes["n1"].Reboot != nil {
+	if said := w.nodes["n1"].Slurm.Restore; said == nil || said.Down || w.nodes["n1"].Reboot != nil {
 		t.Errorf("recorded: %+v, reboot %+v", said, w.nodes["n1"].Reboot)
 	}
 }

@@ -19,17 +19,17 @@ const reasonLost = kb.ReasonReturn + " lost "
 func (d *decision) losses(a *kb.Allocation) {
 	for _, name := range a.Nodes {
 		n := d.nodes[name]
-		if n == nil || d.owners[name] != a || a.Lost[name] != "" {
+		if n == nil || d.owners[name] != a || a.HasLost(name) {
 			continue
 		}
 		if n.Runs(a.Kernel.Ref()) || n.Boot.BootID == a.During[name].BootID {
 			continue
 		}
 		if a.Lost == nil {
-			a.Lost = map[string]string{}
+			a.Lost = map[string]kb.Loss{}
 		}
-		a.Lost[name] = "it rebooted"
-		d.note(n, "lost", fmt.Sprintf("%s: %s", a.Kernel.Ref(), a.Lost[name]))
+		a.Lost[name] = kb.Loss{Cause: "it rebooted", At: d.in.Now}
+		d.note(n, "lost", fmt.Sprintf("%s: %s", a.Kernel.Ref(), a.Lost[name].Cause))
 	}
 }
 
@@ -37,7 +37,7 @@ func (d *decision) losses(a *kb.Allocation) {
 func lostText(a *kb.Allocation) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(a.Lost)) {
-		list = append(list, fmt.Sprintf("node %s lost %s: %s", name, a.Kernel.Ref(), a.Lost[name]))
+		list = append(list, fmt.Sprintf("node %s lost %s: %s", name, a.Kernel.Ref(), a.Lost[name].Cause))
 	}
 	if more := len(list) - mostLate; more > 0 {
 		list = append(list[:mostLate], fmt.Sprintf("and %d more nodes", more))
@@ -45,20 +45,15 @@ func lostText(a *kb.Allocation) string {
 	return strings.Join(list, "; ")
 }
 
-// watchJobKernel watches a node whose job may run. One that lost the job's kernel is not
+// leaveLost looks after a node that lost the kernel of a job which may run. It is not
 // switched again under the job and takes no step of it: what is wanted stays the
 // job's kernel, so slurmd stays away. To Slurm, which with ReturnToService=2
 // would let such a node go on, it is down, as after any crash. The return is
 // armed: once the job is off it, the node comes back by itself.
-func (d *decision) watchJobKernel(n *kb.Node, owner *kb.Allocation) {
-	if owner.Lost[n.Name] == "" {
-		return
-	}
-	if n.Lost != owner.ID {
-		n.Lost, n.LostAt = owner.ID, d.in.Now
-	}
+func (d *decision) leaveLost(n *kb.Node) {
+	owner := d.owner(n)
 	d.desire(n, owner.Kernel.Ref())
-	if !d.in.Slurm.At.After(n.LostAt) {
+	if !d.in.Slurm.At.After(owner.Lost[n.Name].At) {
 		// Slurm may have taken the node from the job meanwhile, and an
 		// administrator may have put it back into service.
 		return
@@ -70,12 +65,12 @@ func (d *decision) watchJobKernel(n *kb.Node, owner *kb.Allocation) {
 	}
 	// The reference keeps it behind the job's comment: what is down ends the job.
 	d.act(Action{Kind: DownNode, Node: n.Name, Job: owner.ID, Reference: job.Reference,
-		Text: fmt.Sprintf("%s%s under job %s: %s%s", reasonLost, owner.Kernel.Ref(), owner.Reference, owner.Lost[n.Name], priorReason(n))})
+		Text: fmt.Sprintf("%s%s under job %s: %s%s", reasonLost, owner.Kernel.Ref(), owner.Reference, owner.Lost[n.Name].Cause, priorReason(n))})
 }
 
 // left reports whether a job goes on without a node that lost its kernel.
 func (d *decision) left(a *kb.Allocation, name string) bool {
-	if a.Lost[name] == "" || !d.in.Slurm.At.After(a.Since) {
+	if !a.HasLost(name) || !d.in.Slurm.At.After(a.Since) {
 		return false
 	}
 	job, ok := d.slurmJob(a)

@@ -59,10 +59,10 @@ func TestNodeThatLostItsKernelLeavesTheJob(t *testing.T) {
 		t.Errorf("actions %+v", actions)
 	}
 	n := w.nodes["n2"]
-	if n.Desired != mit || n.Steady() || n.Pending != nil || n.Lost != (kb.JobID{Job: 7}) {
+	if n.Desired != mit || n.Steady() || n.Pending != nil || n.Told.Lost != 7 {
 		t.Errorf("the node is %+v", n)
 	}
-	if n := w.nodes["n1"]; !n.Steady() || !n.Lost.IsZero() {
+	if n := w.nodes["n1"]; !n.Steady() || n.Told.Lost != 0 {
 		t.Errorf("the other node is %+v", n)
 	}
 	// Slurm has it down and ends the job: it comes back on stock.
@@ -71,7 +71,7 @@ func TestNodeThatLostItsKernelLeavesTheJob(t *testing.T) {
 	if actions := w.pass(time.Second); len(downs(actions)) > 0 {
 		t.Errorf("downs again: %v", actions)
 	}
-	if n := w.nodes["n2"]; !n.Desired.IsStock() || !n.Steady() || !n.Lost.IsZero() {
+	if n := w.nodes["n2"]; !n.Desired.IsStock() || !n.Steady() {
 		t.Errorf("after the job the node is %+v", n)
 	}
 }
@@ -85,12 +85,12 @@ func TestLateStepOfAJobThatLeft(t *testing.T) {
 	w.pass(time.Second)
 	w.boot("n2", kernels[0], "")
 	w.pass(time.Second)
-	if n := w.nodes["n2"]; n.Left != (kb.JobID{Job: 7}) || !n.Owner.IsZero() || !n.Steady() {
+	if n := w.nodes["n2"]; n.LastJob() != (kb.JobID{Job: 7}) || !n.Owner.IsZero() || !n.Steady() {
 		t.Fatalf("the node is %+v", n)
 	}
 	generation := w.nodes["n2"].Generation
 	w.pass(lateStep + time.Second)
-	if n := w.nodes["n2"]; !n.Left.IsZero() || n.Generation == generation {
+	if n := w.nodes["n2"]; !n.LastJob().IsZero() || n.Generation == generation {
 		t.Errorf("minutes later: %+v", n)
 	}
 }

@@ -103,7 +103,7 @@ func rank(first []string, name string) int {
 func (d *decision) suitable(demand *kb.SlurmDemand, partition string, a *kb.Allocation, name string) bool {
 	n := d.nodes[name]
 	s, known := d.slurmNode(name)
-	if n == nil || !known || n.Timeline != a.ID || !n.Steady() || !n.Runs(a.Kernel.Ref()) || n.Failure != nil || n.OutOfService != nil ||
+	if n == nil || !known || n.Timeline != a.ID || !n.Steady() || !n.Runs(a.Kernel.Ref()) || n.Failure != nil || n.Slurm.Restore != nil ||
 		n.Reboot != nil || s.Reserved() || s.Down() {
 		return false
 	}
@@ -127,7 +127,7 @@ func (d *decision) enough(demand *kb.SlurmDemand, nodes []string) bool {
 // whyKeptJobFails says why the job that a node is kept for does not come, or cannot be
 // given it alone; nothing while it may.
 func (d *decision) whyKeptJobFails(n *kb.Node) string {
-	if n.OutOfService != nil {
+	if n.Slurm.Restore != nil {
 		return "it is taken out of service"
 	}
 	if !d.in.Slurm.At.After(n.KeptUntil.Add(-d.in.Config.KeepLimit)) {

@@ -207,7 +207,7 @@ func TestKeptNodeThatIsDrained(t *testing.T) {
 	w.slurm.Queue, w.slurm.Reservations = []kb.SlurmJob{waiting}, []kb.SlurmReservation{{Name: ReservationName("9"), Job: "9", Nodes: []string{"n1"}}}
 	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED+RESERVED", "bad DIMM")
 	actions := w.pass(time.Second)
-	if n := w.nodes["n1"]; n.OutOfService == nil || n.KeptFor != "" || has(actions, Disarm) {
-		t.Errorf("out of service %+v, kept for %q, %v", n.OutOfService, n.KeptFor, actions)
+	if n := w.nodes["n1"]; n.Slurm.Restore == nil || n.KeptFor != "" || has(actions, Disarm) {
+		t.Errorf("out of service %+v, kept for %q, %v", n.Slurm.Restore, n.KeptFor, actions)
 	}
 }

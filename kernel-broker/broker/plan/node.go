@@ -13,6 +13,7 @@ import (
 // node takes in what the agent and slurmctld say of one node. Reports come first: the last ones of a boot may be here
 // together with the next boot, whose agent reports on nothing before it has a desired state.
 func (d *decision) node(n *kb.Node, agent Agent) {
+	d.held[n.Name] = n.Told.Slurmd == kb.SlurmdHeld
 	d.reports(n, agent)
 	d.attest(n, agent)
 	d.power(n, agent)
@@ -83,7 +84,7 @@ func (d *decision) noteOnce(n *kb.Node, event, detail string) {
 func (d *decision) overdue(n *kb.Node, agent Agent) {
 	p, owner := n.Pending, d.owner(n)
 	if p == nil {
-		if owner != nil && owner.Switching() && n.Failure == nil && !agent.Connected && n.Off == "" &&
+		if owner != nil && owner.Switching() && n.Failure == nil && !agent.Connected && n.Slurm.PoweredOffBoot == "" &&
 			d.age(later(begun(owner), agent.Since)) > d.in.Config.AgentLimit {
 			d.fail(n, kb.FailureNode, owner.Kernel.Ref(), "its agent is silent")
 		}
@@ -116,7 +117,7 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 		} else if limit, late := d.patience(n, p); age > limit {
 			d.tried(n, p, late)
 			if !d.in.Config.CanReset {
-				d.silent(n, p, late)
+				d.giveUp(n, p, late)
 				return
 			}
 			p.Progress, p.Since = kb.ProgressReset, d.in.Now
@@ -138,9 +139,6 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 func (d *decision) reset(n *kb.Node, agent Agent) {
 	p := n.Pending
 	grace := max(d.in.Config.ResetGrace, d.in.Config.RebootTimeout) // both go through the firmware
-	if p.ResetAt.IsZero() {
-		p.ResetAt = d.in.Resets[p.Token]
-	}
 	begin, cause := p.ResetAt, "no sign of life after a reset"
 	switch restarted := agent.Since.After(p.Since); {
 	case !begin.IsZero() && !agent.Connected:
@@ -153,7 +151,7 @@ func (d *decision) reset(n *kb.Node, agent Agent) {
 	}
 	if d.age(begin) > grace {
 		d.try(n, p, kb.WayReset, false, cause, kb.UnknownTimes())
-		d.silent(n, p, cause)
+		d.giveUp(n, p, cause)
 		return
 	}
 	if p.ResetAt.IsZero() && !d.in.Now.Before(begin) {
@@ -165,9 +163,9 @@ func (d *decision) reset(n *kb.Node, agent Agent) {
 	}
 }
 
-// silent gives a node up that neither boots nor can be reached. The kernel is
+// giveUp gives a node up that neither boots nor can be reached. The kernel is
 // blamed too: it is the last thing that is known of the node.
-func (d *decision) silent(n *kb.Node, p *kb.Pending, cause string) {
+func (d *decision) giveUp(n *kb.Node, p *kb.Pending, cause string) {
 	if ref := p.Kernel.Ref(); !ref.IsStock() {
 		d.fault(n, p.Token, ref, cause)
 	}
@@ -183,8 +181,7 @@ func (d *decision) bootTimeout(n *kb.Node, ref kb.Ref) time.Duration {
 	return d.in.Config.StockTimeout
 }
 
-// observe takes in what slurmctld shows of the node. A registration within the second of the request for a boot would be
-// ignored. A slurmctld that was restarted has forgotten, and waits for any registration.
+// observe takes in what slurmctld shows of the node. One that was restarted has forgotten, and waits for any registration.
 func (d *decision) observe(n *kb.Node, agent Agent) {
 	s, ok := d.slurmNode(n.Name)
 	if !ok {
@@ -193,9 +190,9 @@ func (d *decision) observe(n *kb.Node, agent Agent) {
 	was := n.Slurm
 	var refusal *kb.GateRefusal
 	n.Slurm = observe.Node(was, s, observe.Facts{
-		At: d.in.Slurm.At, Restore: n.OutOfService,
-		JobBack: d.jobHas(n.Timeline, n.Name), LastJobBack: d.jobHas(n.Left, n.Name),
-		Returned:  n.Reboot == nil && !n.Left.IsZero() && n.Runs(stockRef),
+		At: d.in.Slurm.At, Now: d.in.Now,
+		JobBack: d.jobHas(n.Timeline, n.Name), LastJobBack: d.jobHas(n.LastJob(), n.Name),
+		Returned:  n.Reboot == nil && !n.LeftAt.IsZero() && n.Runs(stockRef),
 		ThrownOff: d.thrownOff(n),
 		OnProfile: n.Running.Ref.Profile != "" && !n.Running.Ref.IsStock(),
 		Refused: func(drained time.Time) bool {
@@ -208,9 +205,7 @@ func (d *decision) observe(n *kb.Node, agent Agent) {
 	}
 	switch waits := n.Slurm.Awaited.Awaits(); {
 	case waits == was.Awaited.Awaits():
-	case waits:
-		n.SlurmdNotBefore = d.registerFrom(d.in.Now)
-	case !s.Unknown():
+	case !waits && !s.Unknown():
 		if n.Steady() {
 			n.Slurm.Registered = n.Boot.BootID
 		}
@@ -261,15 +256,15 @@ func (d *decision) recover(n *kb.Node, was kb.SlurmSide) {
 	out := s.Drained() || s.Down() && !s.Unknown()
 	switch {
 	case out && hasDrainReason(s):
-		n.Drained = true
-	case n.Drained && out && (s.Drained() || s.Foreign()):
+		n.Failure.Drained = true
+	case n.Failure.Drained && out && (s.Drained() || s.Foreign()):
 		// An administrator has taken the node out of service for another reason. If Slurm has, the drain has ended.
-	case n.Drained && bootsOtherwise(was) && !s.NotResponding():
+	case n.Failure.Drained && bootsOtherwise(was) && !s.NotResponding():
 		// The registration after an armed boot ended the drain. A resume would have
 		// left the node not responding for a moment.
-		n.Drained = false
-	case n.Drained:
-		n.Failure, n.Drained, n.Attempts = nil, false, 0
+		n.Failure.Drained = false
+	case n.Failure.Drained:
+		n.Failure, n.Attempts = nil, 0
 		if !n.Runs(stockRef) {
 			// The boot to stock that was asked for is one that Slurm waits
 			// for no more: it has to be armed again.

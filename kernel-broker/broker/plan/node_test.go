@@ -94,11 +94,10 @@ func TestHangWithReset(t *testing.T) {
 		if actions := w.settle(); !has(actions, ResetNode) {
 			t.Error("the reset is not asked for until it is done")
 		}
-		w.resets[w.nodes["n1"].Pending.Token] = w.now
+		w.reset("n1")
 		if actions := w.settle(); has(actions, ResetNode) || !w.nodes["n1"].Pending.ResetAt.Equal(w.now) {
 			t.Errorf("one hang, two resets; pending %+v", w.nodes["n1"].Pending)
 		}
-		clear(w.resets) // the record knows
 		if actions := w.settle(); has(actions, ResetNode) {
 			t.Error("one hang, two resets")
 		}
@@ -128,7 +127,7 @@ func TestResetHasTheTimeOfAReboot(t *testing.T) {
 		w := booting(t)
 		w.config.CanReset, w.config.ResetGrace, w.config.RebootTimeout = true, c.grace, c.reboot
 		w.pass(61 * time.Second)
-		w.resets[w.nodes["n1"].Pending.Token] = w.now
+		w.reset("n1")
 		w.settle()
 		if w.pass(c.want); w.nodes["n1"].Failure != nil {
 			t.Errorf("%v, %v: given up after %v: %+v", c.grace, c.reboot, c.want, w.nodes["n1"].Failure)
@@ -164,13 +163,12 @@ func TestResetAfterRestart(t *testing.T) {
 		w.config.CanReset = true
 		w.pass(61 * time.Second)
 		if done {
-			w.resets[w.nodes["n1"].Pending.Token] = w.now
+			w.reset("n1")
 			w.settle()
 		}
 		token := w.nodes["n1"].Pending.Token
 		w.now = w.now.Add(time.Hour)
 		w.silence("n1") // as of the broker's start
-		clear(w.resets)
 		if actions := w.settle(); has(actions, ResetNode) {
 			t.Errorf("recorded %v: reset at once: %v", done, actions)
 		}
@@ -273,8 +271,8 @@ func TestWaiting(t *testing.T) {
 	w.node("n1", "ALLOCATED+POWERING_UP", "")
 	w.settle()
 	n := w.nodes["n1"]
-	if !n.Slurm.Awaited.Awaits() || n.SlurmdStart != start || !n.SlurmdNotBefore.Equal(w.now.Truncate(time.Second).Add(w.config.RegisterDelay)) {
-		t.Errorf("waiting %v, start %d, not before %v", n.Slurm.Awaited, n.SlurmdStart, n.SlurmdNotBefore)
+	if !n.Slurm.Awaited.Awaits() || n.SlurmdStart != start || !n.Told.SlurmdNotBefore.Equal(w.now.Truncate(time.Second).Add(w.config.RegisterDelay)) {
+		t.Errorf("waiting %v, start %d, not before %v", n.Slurm.Awaited, n.SlurmdStart, n.Told.SlurmdNotBefore)
 	}
 	delete(w.slurm.Nodes, "n1") // not seen is not known
 	w.pass(time.Second)
@@ -410,7 +408,7 @@ func TestRecover(t *testing.T) {
 		}
 		w.node("n1", "IDLE", "")
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; n.Failure != nil || n.Drained || !n.Desired.IsStock() {
+		if n := w.nodes["n1"]; n.Failure != nil || drained(n) || !n.Desired.IsStock() {
 			t.Errorf("resumed: %+v", n)
 		}
 	})
@@ -420,7 +418,7 @@ func TestRecover(t *testing.T) {
 		w.pass(time.Second)
 		w.node("n1", "UNKNOWN+NOT_RESPONDING+POWERING_UP", "")
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; n.Failure != nil || n.Drained {
+		if n := w.nodes["n1"]; n.Failure != nil || drained(n) {
 			t.Errorf("resumed: %+v", n)
 		}
 	})
@@ -428,7 +426,7 @@ func TestRecover(t *testing.T) {
 		w := failedOnItsOwn(t)
 		w.node("n1", "DOWN", "ResumeTimeout reached")
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; n.Failure != nil || n.Drained {
+		if n := w.nodes["n1"]; n.Failure != nil || drained(n) {
 			t.Errorf("resumed: %+v", n)
 		}
 	})
@@ -442,7 +440,7 @@ func TestRecover(t *testing.T) {
 	})
 	t.Run("the registration of an armed boot ends the drain", func(t *testing.T) {
 		w := failedOnItsOwn(t)
-		w.nodes["n1"].Drained = false
+		w.nodes["n1"].Failure.Drained = false
 		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kernel-broker: mitgcm@3: disk full")
 		w.pass(time.Second)
 		w.node("n1", "IDLE", "")

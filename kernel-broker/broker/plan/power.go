@@ -16,16 +16,16 @@ func (d *decision) power(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
 	switch {
 	case known && s.PoweredDown() && s.State != "DOWN":
-		if n.Off == "" && managed(n) {
-			n.Off = n.Boot.BootID
+		if n.Slurm.PoweredOffBoot == "" && managed(n) {
+			n.Slurm.PoweredOffBoot = n.Boot.BootID
 		}
 		if d.owner(n) == nil && n.Pending != nil && !agent.Connected {
 			d.note(n, "dropped", "the node is powered down")
 			n.Pending = nil
 		}
-	case n.Off == "":
-	case agent.Connected && (n.Boot.BootID != n.Off || d.neverOff(n, s)), known && !s.Waiting() && !s.Down():
-		n.Off = ""
+	case n.Slurm.PoweredOffBoot == "":
+	case agent.Connected && (n.Boot.BootID != n.Slurm.PoweredOffBoot || d.neverOff(n, s)), known && !s.Waiting() && !s.Down():
+		n.Slurm.PoweredOffBoot = ""
 		if owner := d.owner(n); owner != nil && owner.Switching() {
 			owner.Begun = d.in.Now
 			d.note(n, "powered up", "")
@@ -36,13 +36,13 @@ func (d *decision) power(n *kb.Node, agent Agent) {
 // neverOff reports whether a node that Slurm powers up kept its power: the stream
 // of one that lost it ends within that time.
 func (d *decision) neverOff(n *kb.Node, s kb.SlurmNode) bool {
-	return n.Slurm.Awaited.Awaits() && s.Waiting() && d.age(n.SlurmdNotBefore) > d.in.Config.AgentLimit
+	return n.Slurm.Awaited.Awaits() && s.Waiting() && d.age(n.Slurm.Awaited.Since) > d.in.Config.AgentLimit
 }
 
 // off reports whether an allocation waits for a node to be powered up.
 func (d *decision) off(a *kb.Allocation) bool {
 	for _, name := range a.Nodes {
-		if n := d.nodes[name]; n != nil && n.Off != "" {
+		if n := d.nodes[name]; n != nil && n.Slurm.PoweredOffBoot != "" {
 			return true
 		}
 	}

@@ -49,7 +49,7 @@ func (d *decision) rebooting(n *kb.Node) bool {
 func (d *decision) reboot(n *kb.Node) {
 	if !n.Reboot.Due {
 		switch s, known := d.slurmNode(n.Name); {
-		case !n.Runs(stockRef) && s.RebootAsked() && silent(s):
+		case !n.Runs(stockRef) && s.RebootAsked() && bootDeferred(s):
 			d.act(Action{Kind: DownNode, Node: n.Name, Text: s.Reason})
 		case n.Reboot.Taken && known && !s.RebootAsked() && d.in.Slurm.At.After(d.ended(n)):
 			d.armLater(n) // the job left before its return was armed in the reboot's place

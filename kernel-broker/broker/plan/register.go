@@ -27,7 +27,7 @@ func (d *decision) noRegistration(a *kb.Allocation) bool {
 		kind, cause := d.bootFault(n, a.Kernel.Ref(), cause)
 		d.fail(n, kind, a.Kernel.Ref(), cause)
 		d.refuse(a, fmt.Sprintf("kernel %s on node %s: %s", a.Kernel.Ref(), name, cause), kind == kb.FailureKernel && a.Fallback == kb.FallbackHold)
-		a.Soon = a.Hold // Slurm requeues it by itself, perhaps in this moment
+		a.RetryNow = a.Hold // Slurm requeues it by itself, perhaps in this moment
 		return true
 	}
 	return false
@@ -48,7 +48,7 @@ func (d *decision) missingRegistration(a *kb.Allocation, n *kb.Node) string {
 		}
 		return "slurmd registers with less than slurm.conf says of the node: " + what
 	}
-	since := d.age(later(agent.Since, d.in.SlurmSince)) // no slurmd registers with a slurmctld that is away
+	since := d.age(later(agent.Since, d.in.Slurm.Since)) // no slurmd registers with a slurmctld that is away
 	// Slurm that gives up boots the node again, which is armed, or does not wait any more (26.05).
 	waits := n.Slurm.Awaited.Awaits() && s.Waiting() || s.State == "DOWN" && (s.Reason == reasonResume || strings.HasSuffix(s.Reason, reasonReboot))
 	given := d.backInQueue(a) || !d.gone(a) && d.age(begun(a)) > d.in.Config.SwitchLimit && !d.off(a)

@@ -139,7 +139,7 @@ func TestKernelIsNotBlamedForARegistration(t *testing.T) {
 	w = unheardOf(t)
 	w.now = w.now.Add(20 * time.Minute)
 	in := w.input()
-	in.SlurmSince = w.now.Add(-time.Second)
+	in.Slurm.Since = w.now.Add(-time.Second)
 	if out := Decide(in); slices.ContainsFunc(out.Nodes, func(n *kb.Node) bool { return len(n.Faults) > 0 }) {
 		t.Error("slurmctld was away")
 	}
@@ -172,8 +172,8 @@ func TestDrainOfAKernelEndsWithIt(t *testing.T) {
 		w.requeued(7)
 		w.pass(time.Second)
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; !n.Desired.IsStock() || n.OutOfService != nil {
-			t.Fatalf("wants %s, out of service %+v", n.Desired, n.OutOfService)
+		if n := w.nodes["n1"]; !n.Desired.IsStock() || n.Slurm.Restore != nil {
+			t.Fatalf("wants %s, out of service %+v", n.Desired, n.Slurm.Restore)
 		}
 		if words != "" {
 			w.nodeBy("n1", "IDLE+DRAIN+INVALID_REG", words, "root@2")
@@ -212,14 +212,14 @@ func TestAWordOutlastsTheDrainOfAKernel(t *testing.T) {
 	w.slurmd("n1")
 	w.nodeBy("n1", "IDLE+DRAIN", reason, "slurm@2")
 	actions := w.pass(2 * healDelay)
-	if n := w.nodes["n1"]; n.OutOfService == nil || n.OutOfService.Reason != "bad DIMM" || has(actions, ResumeNode) {
-		t.Errorf("out of service: %+v, %v", n.OutOfService, actions)
+	if n := w.nodes["n1"]; n.Slurm.Restore == nil || n.Slurm.Restore.Reason != "bad DIMM" || has(actions, ResumeNode) {
+		t.Errorf("out of service: %+v, %v", n.Slurm.Restore, actions)
 	}
 	w.nodeBy("n1", "IDLE+DRAIN", "bad DIMM", "slurm@3") // the broker has said it again
-	w.restored["n1"] = w.now
+	w.done(Action{Kind: RestoreState, Node: "n1"})
 	w.pass(time.Second)
 	w.nodeBy("n1", "IDLE", "", "")
-	if w.pass(time.Second); w.nodes["n1"].OutOfService != nil {
+	if w.pass(time.Second); w.nodes["n1"].Slurm.Restore != nil {
 		t.Error("the administrator's resume is not heard")
 	}
 }

@@ -75,9 +75,9 @@ func (d *decision) bootBy(n *kb.Node, stock kb.Kernel, way kb.Way, cause string)
 	d.note(n, string(way), cause)
 }
 
-// spoilt keeps nodes from an image of stock that the store has lost. They go back
+// imageDamaged keeps nodes from an image of stock that the store has lost. They go back
 // without kexec, or wait until somebody has uploaded it again.
-func (d *decision) spoilt(n *kb.Node, kernel kb.Kernel) bool {
+func (d *decision) imageDamaged(n *kb.Node, kernel kb.Kernel) bool {
 	cause := d.in.Damaged[kernel.ImageDigest]
 	if cause == "" || !kernel.Ref().IsStock() {
 		return false

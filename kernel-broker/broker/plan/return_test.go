@@ -60,7 +60,7 @@ func TestReturnByReset(t *testing.T) {
 		}
 		w.report("n1", kb.ProgressFailed, kb.FailureNode, "no space left on device") // said too late
 		w.settle()
-		w.resets[p.Token] = w.now
+		w.reset("n1")
 		w.settle()
 		if helps {
 			w.boot("n1", kernels[0], "")

@@ -190,7 +190,7 @@ func (s *story) happen(f []string) {
 	case "resets":
 		s.config.CanReset = true
 	case "reset": // was done
-		s.resets[s.nodes[f[1]].Pending.Token] = s.now
+		s.reset(f[1])
 	default:
 		s.t.Fatalf("nobody knows %q", f[0])
 	}
@@ -234,7 +234,7 @@ func (s *story) follow() []string {
 				}
 			}
 			if a.Kind == CommentJob {
-				s.told[a.Job] = a.Text
+				s.done(a)
 			}
 		}
 		if len(out.Nodes)+len(out.Allocations) == 0 {
@@ -272,7 +272,7 @@ func describe(n *kb.Node) string {
 	if n.KeptFor != "" {
 		text += ", kept for " + n.KeptFor
 	}
-	if n.Drained {
+	if drained(n) {
 		text += ", drained"
 	}
 	return text
@@ -300,7 +300,7 @@ func describeAction(a Action) string {
 func (s *story) startedAnew() {
 	s.t.Helper()
 	in := s.input()
-	in.LastComments, in.Agents = nil, map[string]Agent{}
+	in.Agents = map[string]Agent{}
 	for name := range s.nodes {
 		in.Agents[name] = Agent{Since: s.now}
 	}

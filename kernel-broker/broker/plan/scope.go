@@ -123,12 +123,12 @@ func (d *decision) awake() Scope {
 func (d *decision) rests(n *kb.Node) bool {
 	agent := d.in.Agents[n.Name]
 	switch {
-	case n.Pending != nil, n.Failure != nil, len(n.Faults) > 0, n.OutOfService != nil, n.Reboot != nil, n.SlurmdHeld,
-		n.KeptFor != "", n.Off != "", !n.RetryAt.IsZero(), !n.Refused.IsZero(), !n.Lost.IsZero(), !n.Left.IsZero(), !n.LeftAt.IsZero(),
+	case n.Pending != nil, n.Failure != nil, len(n.Faults) > 0, n.Slurm.Restore != nil, n.Reboot != nil, d.held[n.Name],
+		n.KeptFor != "", n.Slurm.PoweredOffBoot != "", !n.RetryAt.IsZero(), !n.LeftAt.IsZero(),
 		n.Slurm.Awaited != kb.SlurmBoot{}, n.Slurm.Requested.Phase == kb.BootAsked, agent.Ending != 0:
 		return false
 	case !n.Owner.IsZero():
-		return n.Steady() && agent.Connected
+		return n.Steady() && agent.Connected && !d.hasLost(n)
 	case managed(n):
 		return n.Desired.IsStock() && n.Runs(stockRef) && (n.Slurm.Service.State == kb.ServiceIn || n.Slurm.Service.Author == kb.AuthorAdministrator)
 	}

@@ -14,7 +14,7 @@ import (
 // let go nor one that the job grew by: it was not made ready for it.
 func (d *decision) shrink(a *kb.Allocation) {
 	job, ok := d.slurmJob(a)
-	if !ok || !a.Holds() || !whole(job) || !d.in.Slurm.At.After(a.Created) {
+	if !ok || !a.Holds() || !hasFullNodeList(job) || !d.in.Slurm.At.After(a.Created) {
 		return
 	}
 	has := make(map[string]bool, len(job.Nodes))
@@ -33,12 +33,14 @@ func (d *decision) shrink(a *kb.Allocation) {
 	a.Nodes = kept
 }
 
-// whole reports whether a job is on just the nodes that slurmctld lists.
-func whole(job kb.SlurmJob) bool { return job.Holds() && job.Unread == "" && len(job.Nodes) > 0 }
+// hasFullNodeList reports whether a job is on just the nodes that slurmctld lists.
+func hasFullNodeList(job kb.SlurmJob) bool {
+	return job.Holds() && job.Unread == "" && len(job.Nodes) > 0
+}
 
 // shrinkRun has a profiling run end on the nodes that its job has let go.
 func (d *decision) shrinkRun(r *kb.Run, job kb.SlurmJob) {
-	if !whole(job) || !d.in.Slurm.At.After(r.Claimed) {
+	if !hasFullNodeList(job) || !d.in.Slurm.At.After(r.Claimed) {
 		return
 	}
 	for i := range r.Nodes {

@@ -20,24 +20,24 @@ func TestDrainTakenBackUnderAJob(t *testing.T) {
 		return w.pass(time.Second)
 	}
 	said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16")
-	if w.nodes["n1"].OutOfService == nil {
+	if w.nodes["n1"].Slurm.Restore == nil {
 		t.Fatal("the drain is not heard")
 	}
-	if actions := said("ALLOCATED", "root@2026-11-24T06:12:16"); !has(actions, ArmReturn) || w.nodes["n1"].OutOfService != nil {
-		t.Fatalf("%+v, %v", w.nodes["n1"].OutOfService, actions)
+	if actions := said("ALLOCATED", "root@2026-11-24T06:12:16"); !has(actions, ArmReturn) || w.nodes["n1"].Slurm.Restore != nil {
+		t.Fatalf("%+v, %v", w.nodes["n1"].Slurm.Restore, actions)
 	}
-	if actions := said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16"); !has(actions, LabelNode) || w.nodes["n1"].OutOfService != nil {
-		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
+	if actions := said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16"); !has(actions, LabelNode) || w.nodes["n1"].Slurm.Restore != nil {
+		t.Errorf("%+v, %v", w.nodes["n1"].Slurm.Restore, actions)
 	}
 	delete(w.slurm.Jobs, 7)
 	said("DOWN+DRAIN+REBOOT_ISSUED", "slurm@2026-11-24T06:12:40")
-	if n := w.nodes["n1"]; n.OutOfService != nil {
-		t.Errorf("once the boot is issued: %+v", n.OutOfService)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil {
+		t.Errorf("once the boot is issued: %+v", n.Slurm.Restore)
 	}
 	w = running(t)
 	said("ALLOCATED", "root@2026-11-24T06:12:16")
 	said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:13:01")
-	if n := w.nodes["n1"]; n.OutOfService == nil {
+	if n := w.nodes["n1"]; n.Slurm.Restore == nil {
 		t.Error("the same words, said again, are not heard")
 	}
 }
@@ -59,8 +59,8 @@ func TestNodeIsNotSetDownForWhatWasTakenBack(t *testing.T) {
 	}
 	w.nodeBy("n1", "DOWN+DRAIN", actions[i].Text, "slurm@2")
 	w.pass(time.Second)
-	if n := w.nodes["n1"]; n.OutOfService != nil || !n.Desired.IsStock() {
-		t.Errorf("out of service %+v, wants %s", n.OutOfService, n.Desired)
+	if n := w.nodes["n1"]; n.Slurm.Restore != nil || !n.Desired.IsStock() {
+		t.Errorf("out of service %+v, wants %s", n.Slurm.Restore, n.Desired)
 	}
 }
 
@@ -70,12 +70,12 @@ func TestAdministratorResumesInTheReturn(t *testing.T) {
 	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.settle()
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
-	if actions := home(w); has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
-		t.Fatalf("before Slurm was polled: slurmd is held %v, %v", w.nodes["n1"].SlurmdHeld, actions)
+	if actions := home(w); has(actions, RestoreState) || !slurmdHeld(w.nodes["n1"]) {
+		t.Fatalf("before Slurm was polled: slurmd is held %v, %v", slurmdHeld(w.nodes["n1"]), actions)
 	}
 	w.node("n1", "IDLE+NOT_RESPONDING", "")
-	if actions := w.pass(10 * time.Millisecond); has(actions, RestoreState) || w.nodes["n1"].OutOfService != nil {
-		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
+	if actions := w.pass(10 * time.Millisecond); has(actions, RestoreState) || w.nodes["n1"].Slurm.Restore != nil {
+		t.Errorf("%+v, %v", w.nodes["n1"].Slurm.Restore, actions)
 	}
 }
 
@@ -83,13 +83,13 @@ func TestAdministratorResumes(t *testing.T) {
 	w := running(t)
 	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.settle()
-	if w.nodes["n1"].OutOfService == nil {
+	if w.nodes["n1"].Slurm.Restore == nil {
 		t.Fatal("not recorded")
 	}
 	w.now = w.now.Add(time.Minute)
 	w.node("n1", "ALLOCATED", "")
-	if actions := w.settle(); w.nodes["n1"].OutOfService != nil || !has(actions, ArmReturn) {
-		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
+	if actions := w.settle(); w.nodes["n1"].Slurm.Restore != nil || !has(actions, ArmReturn) {
+		t.Errorf("%+v, %v", w.nodes["n1"].Slurm.Restore, actions)
 	}
 }
 
@@ -103,15 +103,15 @@ func TestAdministratorResumesWhatWasSetAgain(t *testing.T) {
 		t.Fatalf("not set again: %v", actions)
 	}
 	w.now = w.now.Add(10 * time.Millisecond)
-	w.restored["n1"] = w.now
+	w.done(Action{Kind: RestoreState, Node: "n1"})
 	w.unanswered = true
 	if actions := w.pass(2 * time.Second); has(actions, RestoreState) {
 		t.Errorf("set once more before Slurm was seen: %v", actions)
 	}
 	w.unanswered = false
 	w.node("n1", "IDLE+NOT_RESPONDING", "")
-	if actions := w.pass(10 * time.Millisecond); has(actions, RestoreState) || w.nodes["n1"].OutOfService != nil {
-		t.Errorf("resumed: %+v, %v", w.nodes["n1"].OutOfService, actions)
+	if actions := w.pass(10 * time.Millisecond); has(actions, RestoreState) || w.nodes["n1"].Slurm.Restore != nil {
+		t.Errorf("resumed: %+v, %v", w.nodes["n1"].Slurm.Restore, actions)
 	}
 }
 
@@ -166,8 +166,8 @@ func TestDrainOfABootThatIsOver(t *testing.T) {
 			w.node("n1", c.state, c.reason)
 			w.pass(time.Second)
 			n := w.nodes["n1"]
-			if (n.Reboot != nil) != c.rebooted || (n.OutOfService == nil) != c.rebooted {
-				t.Fatalf("reboot %+v, out of service %+v", n.Reboot, n.OutOfService)
+			if (n.Reboot != nil) != c.rebooted || (n.Slurm.Restore == nil) != c.rebooted {
+				t.Fatalf("reboot %+v, out of service %+v", n.Reboot, n.Slurm.Restore)
 			}
 			if c.rebooted {
 				return
@@ -220,7 +220,7 @@ func TestDrainThatEndsByItself(t *testing.T) {
 		n.ResumeAfter = until
 		w.slurm.Nodes["n1"] = n
 		w.settle()
-		if said := w.nodes["n1"].OutOfService; said == nil || !said.Until.Equal(until) {
+		if said := w.nodes["n1"].Slurm.Restore; said == nil || !said.Until.Equal(until) {
 			t.Fatalf("%v: %+v", left, said)
 		}
 		off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
@@ -228,7 +228,7 @@ func TestDrainThatEndsByItself(t *testing.T) {
 		actions := homeAndSeen(w)
 		at := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == RestoreState })
 		if restored != (at >= 0) || restored && !actions[at].Until.Equal(until) {
-			t.Errorf("%v: %v; the record has %+v", left, actions, w.nodes["n1"].OutOfService)
+			t.Errorf("%v: %v; the record has %+v", left, actions, w.nodes["n1"].Slurm.Restore)
 		}
 	}
 }

@@ -7,17 +7,17 @@ import (
 )
 
 // tell makes a node's desired state of its record. It has a new generation if it is another one.
-func tell(n *kb.Node) {
-	if now := told(n); now != n.Told {
+func (d *decision) tell(n *kb.Node) {
+	if now := d.told(n); now != n.Told {
 		n.Told = now
 		n.Generation++
 	}
 }
 
-func told(n *kb.Node) kb.Told {
+func (d *decision) told(n *kb.Node) kb.Told {
 	t := kb.Told{
 		Job: n.Owner.Job, Running: n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == n.Boot.BootID,
-		SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
+		SlurmdStart: n.SlurmdStart, SlurmdNotBefore: d.slurmdNotBefore(n),
 		NoBootAwaited: !n.Slurm.Awaited.Awaits(), BootKnown: n.Slurm.Registered != "" && n.Slurm.Registered == n.Boot.BootID,
 		Reboot: n.Reboot != nil && n.Reboot.Due && n.Reboot.BootID == n.Boot.BootID,
 	}
@@ -31,13 +31,18 @@ func told(n *kb.Node) kb.Told {
 	}
 	stock := n.Running.Ref.IsStock()
 	// A failed node that runs stock may serve: Slurm knows it as drained.
-	t.SlurmdAllowed = t.Attested && (n.Steady() || n.Failure != nil && stock) && !n.SlurmdHeld
 	switch {
-	case !n.Lost.IsZero():
-		t.Lost = n.Lost.Job
+	case d.held[n.Name]:
+		t.Slurmd = kb.SlurmdHeld
+	case t.Attested && (n.Steady() || n.Failure != nil && stock):
+		t.Slurmd = kb.SlurmdAllowed
+	}
+	switch {
+	case d.hasLost(n):
+		t.Lost = d.owner(n).ID.Job
 	case stock:
 		// The steps of a job that left may be launched until their credentials expire, by a node that was reset, too.
-		t.Lost = n.Left.Job
+		t.Lost = n.LastJob().Job
 	}
 	return t
 }

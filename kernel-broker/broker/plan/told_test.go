@@ -31,7 +31,7 @@ func TestTold(t *testing.T) {
 		"failed, and unproven":                {kb.Node{Desired: stock.Ref(), Failure: &kb.Failure{}}, false, false, ""},
 	} {
 		c.node.Boot.BootID = bootOne
-		c.node.Told = told(&c.node)
+		c.node.Told = new(decision).told(&c.node)
 		d := c.node.DesiredState(time.Now())
 		boots := ""
 		if d.Kernel != nil {
@@ -54,12 +54,12 @@ func TestToldAfterAJob(t *testing.T) {
 		node kb.Node
 		lost bool
 	}{
-		"back on stock":                 {kb.Node{Running: kb.Proof{Ref: stock.Ref(), BootID: bootOne}, Left: left}, true},
-		"kept on the job's kernel":      {kb.Node{Running: kb.Proof{Ref: mitgcm.Ref(), BootID: bootOne}, Left: left}, false},
+		"back on stock":                 {kb.Node{Running: kb.Proof{Ref: stock.Ref(), BootID: bootOne}, Timeline: left, LeftAt: time.Now()}, true},
+		"kept on the job's kernel":      {kb.Node{Running: kb.Proof{Ref: mitgcm.Ref(), BootID: bootOne}, Timeline: left, LeftAt: time.Now()}, false},
 		"on stock, and nobody has left": {kb.Node{Running: kb.Proof{Ref: stock.Ref(), BootID: bootOne}}, false},
 	} {
 		c.node.Boot.BootID = bootOne
-		if lost := told(&c.node).Lost; (lost == 7) != c.lost || lost != 0 && lost != 7 {
+		if lost := new(decision).told(&c.node).Lost; (lost == 7) != c.lost || lost != 0 && lost != 7 {
 			t.Errorf("%s: lost %v", name, lost)
 		}
 	}

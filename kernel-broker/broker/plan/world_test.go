@@ -74,23 +74,19 @@ func (c *fakeCatalog) Counted(f kb.Fault) bool { return c.counted[f.Token] }
 // world is what a broker holds and sees. Records pass through JSON with every
 // round, as they do in the store.
 type world struct {
-	t         *testing.T
-	now       time.Time
-	config    Config
-	catalog   *fakeCatalog
-	nodes     map[string]*kb.Node
-	allocs    map[kb.JobID]*kb.Allocation
-	closed    []*kb.Allocation
-	agents    map[string]Agent
-	runs      map[uint64]*kb.Run
-	slurm     kb.SlurmView
-	told      map[kb.JobID]string
-	held      map[kb.JobID]Hold
-	slurmBoot string
-	resets    map[string]time.Time
-	damaged   map[string]string
-	// restored is when Slurm was told again what an administrator said.
-	restored map[string]time.Time
+	t        *testing.T
+	now      time.Time
+	config   Config
+	catalog  *fakeCatalog
+	nodes    map[string]*kb.Node
+	allocs   map[kb.JobID]*kb.Allocation
+	closed   []*kb.Allocation
+	agents   map[string]Agent
+	runs     map[uint64]*kb.Run
+	slurm    kb.SlurmView
+	receipts []Receipt
+	held     map[kb.JobID]Hold
+	damaged  map[string]string
 	boots    map[string]int
 	rules    []kb.HardwareRule
 	tries    []kb.Try
@@ -109,7 +105,7 @@ func newWorld(t *testing.T) *world {
 		t: t, now: noon, config: Defaults(), catalog: &fakeCatalog{quarantined: map[kb.Ref]bool{}, counted: map[string]bool{}},
 		nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}, agents: map[string]Agent{}, runs: map[uint64]*kb.Run{},
 		slurm: kb.SlurmView{Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}},
-		told:  map[kb.JobID]string{}, resets: map[string]time.Time{}, restored: map[string]time.Time{}, boots: map[string]int{},
+		boots: map[string]int{},
 	}
 }
 
@@ -119,7 +115,19 @@ func (w *world) input() Input {
 	}
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
-		Catalog: w.catalog, LastComments: w.told, Held: w.held, Queued: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, Restored: w.restored, PlainBoots: w.plain, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, Receipts: w.receipts, Held: w.held, Queued: w.inLine, Damaged: w.damaged, PlainBoots: w.plain, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+}
+
+func slurmdHeld(n *kb.Node) bool { return n.Told.Slurmd == kb.SlurmdHeld }
+
+func drained(n *kb.Node) bool { return n.Failure != nil && n.Failure.Drained }
+
+// done has the next decision hear that an action was done.
+func (w *world) done(a Action) { w.receipts = append(w.receipts, Receipt{Action: a, At: w.now}) }
+
+// reset has the next decision hear that a node was reset for its boot.
+func (w *world) reset(node string) {
+	w.done(Action{Kind: ResetNode, Node: node, Token: w.nodes[node].Pending.Token})
 }
 
 // decide runs one round and keeps what came out.
@@ -136,7 +144,7 @@ func (w *world) decide() Output {
 			delete(w.allocs, a.ID)
 		}
 	}
-	w.held = out.Held
+	w.held, w.receipts = out.Held, nil
 	w.tries = append(w.tries, out.Tries...)
 	w.rules = slices.DeleteFunc(w.rules, func(r kb.HardwareRule) bool { return slices.Contains(out.UsedRules, r.Name) })
 	for _, r := range out.Runs {
@@ -168,7 +176,7 @@ func again[T any](t *testing.T, record *T) *T {
 	return back
 }
 
-// settle decides until nothing changes; that must not take long.
+// resolvePending decides until nothing changes; that must not take long.
 func (w *world) settle() []Action {
 	w.t.Helper()
 	var actions []Action

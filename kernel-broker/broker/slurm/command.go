@@ -131,8 +131,8 @@ func (c *Client) Resume(ctx context.Context, node string) error {
 	return c.change(ctx, "update", "nodename="+node, "state=resume")
 }
 
-// Boot identifies the running slurmctld: another one has forgotten recent changes.
-func (c *Client) Boot(ctx context.Context) (string, error) {
+// StartID identifies the running slurmctld: another one has forgotten recent changes.
+func (c *Client) StartID(ctx context.Context) (string, error) {
 	return c.setting(ctx, "BOOT_TIME")
 }
 

@@ -160,12 +160,12 @@ esac`
 
 func TestBoot(t *testing.T) {
 	client, log := fake(t, "echo 'Configuration data as of 2026-11-23T12:00:00'; echo 'BOOT_TIME               = 2026-11-23T11:58:01'", "exit 9")
-	if boot, err := client.Boot(t.Context()); err != nil || boot != "2026-11-23T11:58:01" || log() != "scontrol <show> <config>\n" {
+	if boot, err := client.StartID(t.Context()); err != nil || boot != "2026-11-23T11:58:01" || log() != "scontrol <show> <config>\n" {
 		t.Errorf("%q, %v, ran %q", boot, err, log())
 	}
 	for _, script := range []string{"echo x", "exit 1"} {
 		silent, _ := fake(t, script, "exit 9")
-		if boot, err := silent.Boot(t.Context()); err == nil {
+		if boot, err := silent.StartID(t.Context()); err == nil {
 			t.Errorf("%s: %q", script, boot)
 		}
 	}
