@@ -284,10 +284,13 @@ type Limits struct {
 	PeerConnections int `yaml:"peer_connections"`
 	Unauthenticated int `yaml:"unauthenticated"`
 
-	// Handshake is the time for a connection's handshake. A connection that has
-	// had no call for Idle is closed.
-	Handshake time.Duration `yaml:"handshake"`
-	Idle      time.Duration `yaml:"idle"`
+	// Handshake is the time that a client has for each step of its handshake. So many
+	// Handshakes compute at a time (0: some for each CPU), and the others wait for
+	// HandshakeWait. A connection that has had no call for Idle is closed.
+	Handshake     time.Duration `yaml:"handshake"`
+	Handshakes    int           `yaml:"handshakes"`
+	HandshakeWait time.Duration `yaml:"handshake_wait"`
+	Idle          time.Duration `yaml:"idle"`
 }
 
 func (l Limits) user() limit.Rate { return limit.Rate{PerSecond: l.UserRate, Burst: l.UserBurst} }
@@ -308,7 +311,7 @@ func DefaultLimits() Limits {
 		Calls:   32, Backlog: 64 << 20,
 		Unfinished: 64 << 20, Arrival: 30 * time.Second,
 		Connections: 16384, PeerConnections: 100, Unauthenticated: 4096,
-		Handshake: 10 * time.Second, Idle: 5 * time.Minute,
+		Handshake: 10 * time.Second, HandshakeWait: 40 * time.Second, Idle: 5 * time.Minute,
 	}
 }
 
@@ -331,7 +334,8 @@ func (l Limits) Validate() error {
 	refuse(l.PeerConnections < 1 || l.PeerConnections > l.Connections, "peer_connections: %d is not within 1 to connections (%d)",
 		l.PeerConnections, l.Connections)
 	refuse(l.Unauthenticated < 1 || l.Unauthenticated > l.Connections, "unauthenticated: %d is not within 1 to connections (%d)", l.Unauthenticated, l.Connections)
-	for name, d := range map[string]time.Duration{"handshake": l.Handshake, "idle": l.Idle, "arrival": l.Arrival} {
+	refuse(l.Handshakes < 0 || l.Handshakes > 1024, "handshakes: %d is not within 0 to 1024", l.Handshakes)
+	for name, d := range map[string]time.Duration{"handshake": l.Handshake, "handshake_wait": l.HandshakeWait, "idle": l.Idle, "arrival": l.Arrival} {
 		refuse(d < time.Second || d > 24*time.Hour, "%s: %v is not within 1s to 24h", name, d)
 	}
 	return errors.Join(wrong...)

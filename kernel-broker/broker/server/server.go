@@ -122,9 +122,9 @@ func NewServer(o Options) *Server {
 		o.Authorizer = authz.WithoutFile(g.access.administrators, o.Log)
 	}
 	g.authorizer = o.Authorizer
-	network := o.TLS.network(o.Authorizer, o.Log)
+	network := o.TLS.network(o.Authorizer, o.Limits, o.Log)
 	g.access.certificates = network != nil
-	server := &Server{interceptor: g, Server: grpc.NewServer(
+	server := &Server{interceptor: g, network: network, Server: grpc.NewServer(
 		grpc.Creds(peerCredentials{insecure.NewCredentials(), network, g.quotas.memory, g.quotas.isExempt}),
 		grpc.StatsHandler(answers{}),
 		grpc.UnaryInterceptor(g.unary),
