@@ -69,7 +69,7 @@ func newQuotas(l Limits, exempt func(Caller) bool, log *slog.Logger) *quotas {
 	rates := func(r limit.Rate) *limit.Rates { return limit.NewRates(r, limit.DefaultKeep, nil) }
 	return &quotas{limits: l, isExempt: exempt, users: rates(l.user()), nodes: rates(l.node()), addresses: newAddressRates(l.address()), changes: rates(l.Changes),
 		failed: newAddressRates(l.address()), proven: newAddressRates(provenRate), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
-		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), memory: newMemory(l.Unfinished, log)}
+		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), memory: newMemory(l.Unfinished, l.Arrival, log)}
 }
 
 // begin counts a call until done is called. The error is a RetryableError when a
