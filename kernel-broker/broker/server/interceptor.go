@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
@@ -24,6 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/retryinfo"
 )
 
 // grace is what a stream's handler gets, once its time is up or its client
@@ -215,7 +214,7 @@ func statusOf(err error) error {
 	}
 	var retry *kb.RetryableError
 	if errors.As(err, &retry) && (errors.Is(err, kb.ErrExhausted) || errors.Is(err, kb.ErrUnavailable)) {
-		return retryLater(retry.Wait, err.Error())
+		return retryinfo.Error(retry.Wait, err.Error())
 	}
 	var made interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &made) {
@@ -227,17 +226,6 @@ func statusOf(err error) error {
 		}
 	}
 	return status.Error(codes.Internal, err.Error())
-}
-
-// retryLater is the status of a call that may be made again after a while, with
-// the detail that clients of gRPC know to look for.
-func retryLater(wait time.Duration, text string) error {
-	plain := status.New(codes.ResourceExhausted, text)
-	detailed, err := plain.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
-	if err != nil {
-		return plain.Err()
-	}
-	return detailed.Err()
 }
 
 const (
