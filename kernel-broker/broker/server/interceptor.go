@@ -76,12 +76,16 @@ func (g *interceptor) stream(server any, s grpc.ServerStream, info *grpc.StreamS
 			checked.pace = rate.NewLimiter(rate.Limit(g.quotas.limits.NodeRate), g.quotas.limits.NodeBurst)
 		}
 		defer func() { c.decision.Object = checked.object() }()
+		run := func() error {
+			return g.catch(info.FullMethod, func() error { return checked.ended(handle(server, checked)) })
+		}
+		if rules[info.FullMethod].limit == forever {
+			return run() // each agent has such a stream, which sees to the time of its first message
+		}
 		// A handler that waits for its client does not see the time limit.
 		// Returning from here ends the stream and with it that wait.
 		ended := make(chan error, 1)
-		go func() {
-			ended <- g.catch(info.FullMethod, func() error { return checked.ended(handle(server, checked)) })
-		}()
+		go func() { ended <- run() }()
 		select {
 		case err := <-ended:
 			return err

@@ -47,6 +47,10 @@ const (
 	maxStreams = 8
 	maxHeaders = 16 << 10
 
+	// readBuffer is what each connection keeps for what it reads. That for what it
+	// writes is shared by all (gRPC's default).
+	readBuffer = 4 << 10
+
 	// A node that was switched off says nothing; it is missed after the sum.
 	keepaliveTime    = 10 * time.Second
 	keepaliveTimeout = 5 * time.Second
@@ -132,6 +136,7 @@ func NewServer(o Options) *Server {
 		grpc.ConnectionTimeout(o.Limits.Handshake),
 		grpc.MaxRecvMsgSize(o.Limits.MessageBytes),
 		grpc.MaxSendMsgSize(maxSend),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.StaticStreamWindowSize(window),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
