@@ -11,10 +11,6 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// reconnectGrace is the time that agents have to come to a broker that has just
-// begun, and may know of none.
-const reconnectGrace = 10 * time.Second
-
 // agentless refuses nodes on which no agent has ever been: nobody could boot
 // them. Slurm waits for their boots already; that this is for a job of ours is
 // recorded, so that the wait is ended once the job is off them.
@@ -47,7 +43,7 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 		return nil
 	}
 	slices.Sort(without)
-	if c.clock.Now().Sub(c.begin) < reconnectGrace {
+	if c.clock.Now().Sub(c.begin) < c.returnGraceLocked() {
 		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: agents of %d nodes have not connected yet: %w", id, len(without), kb.ErrUnavailable)}
 	}
 	if err := c.records.commit(ctx, records, nil); err != nil {

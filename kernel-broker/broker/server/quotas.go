@@ -17,6 +17,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
@@ -291,6 +292,8 @@ type Limits struct {
 	Handshakes    int           `yaml:"handshakes"`
 	HandshakeWait time.Duration `yaml:"handshake_wait"`
 	Idle          time.Duration `yaml:"idle"`
+	// Heartbeats of all agents in a second.
+	Heartbeats float64 `yaml:"heartbeats"`
 }
 
 func (l Limits) user() limit.Rate { return limit.Rate{PerSecond: l.UserRate, Burst: l.UserBurst} }
@@ -312,6 +315,7 @@ func DefaultLimits() Limits {
 		Unfinished: 64 << 20, Arrival: 30 * time.Second,
 		Connections: 16384, PeerConnections: 100, Unauthenticated: 4096,
 		Handshake: 10 * time.Second, HandshakeWait: 40 * time.Second, Idle: 5 * time.Minute,
+		Heartbeats: controller.DefaultHeartbeats,
 	}
 }
 
@@ -335,6 +339,7 @@ func (l Limits) Validate() error {
 		l.PeerConnections, l.Connections)
 	refuse(l.Unauthenticated < 1 || l.Unauthenticated > l.Connections, "unauthenticated: %d is not within 1 to connections (%d)", l.Unauthenticated, l.Connections)
 	refuse(l.Handshakes < 0 || l.Handshakes > 1024, "handshakes: %d is not within 0 to 1024", l.Handshakes)
+	refuse(!(l.Heartbeats >= 1 && l.Heartbeats <= 1e5), "heartbeats: %v is not within 1 to 100000", l.Heartbeats)
 	for name, d := range map[string]time.Duration{"handshake": l.Handshake, "handshake_wait": l.HandshakeWait, "idle": l.Idle, "arrival": l.Arrival} {
 		refuse(d < time.Second || d > 24*time.Hour, "%s: %v is not within 1s to 24h", name, d)
 	}

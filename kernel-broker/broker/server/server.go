@@ -33,6 +33,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 )
 
 const (
@@ -51,8 +52,10 @@ const (
 	// writes is shared by all (gRPC's default).
 	readBuffer = 4 << 10
 
-	// A node that was switched off says nothing; it is missed after the sum.
-	keepaliveTime    = 10 * time.Second
+	// keepaliveTime is longer than an agent may be silent: the broker asks for no sign
+	// of life where heartbeats come. A client that is gone without a word is missed
+	// after the sum.
+	keepaliveTime    = controller.MaxHeartbeat + 10*time.Second
 	keepaliveTimeout = 5 * time.Second
 	// Clients that ask for signs of life more often are cut off.
 	keepaliveFloor = 2 * time.Second
