@@ -71,12 +71,14 @@ func leavePortToOthers(_, _ string, raw syscall.RawConn) error {
 // closed: gRPC knows no other way. They stay what they are, since gRPC sets options of
 // TCP connections.
 type dialled struct {
+	by func(ctx context.Context, address string) (net.Conn, error)
+
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
 func (d *dialled) dial(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := Dial(ctx, address)
+	conn, err := d.by(ctx, address)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -51,6 +52,8 @@ type Options struct {
 	Broker string
 	// Source authenticates node and broker to each other; nil for no TLS.
 	Source mtls.Source
+	// Dial connects to an address; nil is this package's Dial.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Hello is called for each stream.
 	Hello func() kb.Hello
 	// Snapshot gets each new catalog snapshot.
@@ -106,7 +109,10 @@ func New(options Options) (*Link, error) {
 		// one no later than the certificate it began with.
 		security = credentials.NewTLS(mtls.ClientConfig(options.Source, ""))
 	}
-	l := &Link{options: options, changed: make(chan struct{}, 1), asked: map[uint64]chan bool{}, rhythm: rhythm{late: maxLate}}
+	if options.Dial == nil {
+		options.Dial = Dial
+	}
+	l := &Link{options: options, dialled: dialled{by: options.Dial}, changed: make(chan struct{}, 1), asked: map[uint64]chan bool{}, rhythm: rhythm{late: maxLate}}
 	to, several := target(options.Broker)
 	var err error
 	l.conn, err = grpc.NewClient(to, append(several,

@@ -245,7 +245,7 @@ func TestDialledConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	var d dialled
+	d := dialled{by: Dial}
 	var conns []net.Conn
 	for n := range 10 {
 		conn, err := d.dial(t.Context(), listener.Addr().String())
