@@ -7,6 +7,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"sync"
 	"syscall"
 
 	"google.golang.org/grpc"
@@ -63,4 +65,44 @@ func leavePortToOthers(_, _ string, raw syscall.RawConn) error {
 		return cerr
 	}
 	return err
+}
+
+// dialled are connections of a link that may be open, so that one which is dead can be
+// closed: gRPC knows no other way. They stay what they are, since gRPC sets options of
+// TCP connections.
+type dialled struct {
+	by func(ctx context.Context, address string) (net.Conn, error)
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (d *dialled) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := d.by(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns = append(slices.DeleteFunc(d.conns, isClosed), conn)
+	return conn, nil
+}
+
+// cut closes them.
+func (d *dialled) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, conn := range d.conns {
+		_ = conn.Close()
+	}
+	d.conns = nil
+}
+
+func isClosed(conn net.Conn) bool {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return false
+	}
+	raw, err := tcp.SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
 }

@@ -13,6 +13,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/retryinfo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -24,8 +25,8 @@ const (
 	// Pauses after failures.
 	minPause = time.Second
 	maxPause = time.Minute
-	// callLimit is for one question to the broker.
-	callLimit = 15 * time.Second
+	// callLimit is for one question to the broker, on a connection of its own.
+	callLimit = dialLimit + 15*time.Second
 	// maxTokenFile is more than any token with a line end.
 	maxTokenFile = 4096
 )
@@ -180,8 +181,12 @@ func (e *Enroller) done(b *retryPause, now time.Time, what string, err error, mo
 		return
 	}
 	b.pause = min(max(2*b.pause, minPause), maxPause)
-	b.resume = now.Add(b.pause)
-	e.options.Log.Error("no certificate", append([]any{"action", what, "again_in", b.pause, "error", err}, more...)...)
+	wait := b.pause/2 + upTo(b.pause/2)
+	if told, said := retryinfo.After(err); said {
+		wait = max(wait, min(told, maxTold)+upTo(min(told, maxTold)/8))
+	}
+	b.resume = now.Add(wait)
+	e.options.Log.Error("no certificate", append([]any{"action", what, "again_in", wait.Round(time.Millisecond), "error", err}, more...)...)
 }
 
 func readToken(path string) (mtls.Token, error) {

@@ -14,6 +14,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/silence"
 )
 
 // said is a stream on which the broker has said all that it will.
@@ -65,7 +66,9 @@ func FuzzReceive(f *testing.F) {
 		l := &Link{changed: make(chan struct{}, 1), asked: map[uint64]chan bool{1: make(chan bool, 1)}, options: Options{
 			Snapshot: func(string) error { return nil }, Runs: func(w []kb.DesiredRun) { runs += len(w) }, Log: slog.New(slog.DiscardHandler),
 		}}
-		if err := l.receive(stream); err == nil {
+		watch := silence.New(func() time.Duration { return 0 })
+		defer watch.Stop()
+		if err := l.receive(stream, watch); err == nil {
 			t.Error("a stream without an end")
 		}
 		boot := kb.Boot{BootID: "b", BuildID: "cd", Token: "u"}

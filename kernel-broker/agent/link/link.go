@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
@@ -24,21 +24,26 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/silence"
 )
 
-// Times of the stream. The first redial comes quickly, since a broker that was
-// restarted is back at once; the jitter keeps a cluster from dialling as one.
+// Times of the connection.
 const (
-	minBackoff     = 100 * time.Millisecond
-	maxBackoff     = 5 * time.Second
-	heartbeatEvery = 5 * time.Second
-	pingEvery      = 10 * time.Second
-	pingTimeout    = 5 * time.Second
+	// dialLimit is for a connection with its handshake, which has to wait for those of
+	// all other agents when a broker begins.
+	dialLimit = time.Minute
+	// pingEvery is longer than the longest interval of heartbeats: their answers are
+	// signs of life enough. It is for a broker of 0.2 and before, which answers none.
+	pingEvery   = 150 * time.Second
+	pingTimeout = 5 * time.Second
+	// buffer is what the connection keeps for what it reads.
+	buffer = 4 << 10
 )
 
 // Options of a link.
@@ -47,6 +52,8 @@ type Options struct {
 	Broker string
 	// Source authenticates node and broker to each other; nil for no TLS.
 	Source mtls.Source
+	// Dial connects to an address; nil is this package's Dial.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Hello is called for each stream.
 	Hello func() kb.Hello
 	// Snapshot gets each new catalog snapshot.
@@ -75,13 +82,17 @@ type Link struct {
 	conn    *grpc.ClientConn
 	changed chan struct{}
 
+	dialled dialled
+	retry   retry
+
 	mu     sync.Mutex
 	status Status
 	outbox chan outgoing
 	query  uint64
 	asked  map[uint64]chan bool // epilogs' queries and numbered heartbeats
-	// answers: the broker answers heartbeats.
+	// answers: the broker answers heartbeats that have a number.
 	answers bool
+	rhythm  rhythm
 }
 
 // outgoing is a message, or a mark that all before it was handed over.
@@ -98,20 +109,27 @@ func New(options Options) (*Link, error) {
 		// one no later than the certificate it began with.
 		security = credentials.NewTLS(mtls.ClientConfig(options.Source, ""))
 	}
+	if options.Dial == nil {
+		options.Dial = Dial
+	}
+	l := &Link{options: options, dialled: dialled{by: options.Dial}, changed: make(chan struct{}, 1), asked: map[uint64]chan bool{}, rhythm: rhythm{late: maxLate}}
 	to, several := target(options.Broker)
-	conn, err := grpc.NewClient(to, append(several,
+	var err error
+	l.conn, err = grpc.NewClient(to, append(several,
 		grpc.WithDisableServiceConfig(),
 		grpc.WithTransportCredentials(security),
-		grpc.WithContextDialer(Dial),
+		grpc.WithContextDialer(l.dialled.dial),
+		grpc.WithReadBufferSize(buffer),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
+		// The jitter is full: any time up to twice the delay.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.3, MaxDelay: maxBackoff},
-			MinConnectTimeout: maxBackoff,
+			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 1, MaxDelay: maxBackoff},
+			MinConnectTimeout: dialLimit,
 		}))...)
 	if err != nil {
 		return nil, fmt.Errorf("broker %q: %w", options.Broker, err)
 	}
-	return &Link{options: options, conn: conn, changed: make(chan struct{}, 1), asked: map[uint64]chan bool{}}, nil
+	return l, nil
 }
 
 // Connect begins to connect before Run does, which takes a network and TLS some
@@ -133,22 +151,18 @@ func (l *Link) Status() Status {
 
 // Run keeps the stream up until the context ends.
 func (l *Link) Run(ctx context.Context) {
-	delay := minBackoff
 	for ctx.Err() == nil {
 		begun := time.Now()
 		err := l.stream(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(begun) > maxBackoff {
-			delay = minBackoff
-		}
-		l.options.Log.Warn("stream to the broker ended", "broker", l.options.Broker, "error", err)
+		pause := l.retry.pause(err, time.Since(begun), l.paced().spread)
+		l.options.Log.Warn("stream to the broker ended", "broker", l.options.Broker, "again_in", pause.Round(time.Millisecond), "error", err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(delay/2 + rand.N(delay)): //nolint:gosec // G404: spreads the nodes over time; nobody gains by guessing it
+		case <-time.After(pause):
 		}
-		delay = min(delay*2, maxBackoff*2/3) // with its jitter at most maxBackoff
 	}
 }
 
@@ -174,7 +188,17 @@ func (l *Link) stream(ctx context.Context) error {
 	failed := make(chan error, 1)
 	var sender sync.WaitGroup
 	sender.Go(func() { failed <- l.send(ctx, stream, outbox) })
-	err = l.receive(stream) // ends with a failed send as well
+	watch := silence.New(func() time.Duration { return l.paced().silence() })
+	defer watch.Stop()
+	sender.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-watch.Silent():
+			l.options.Log.Warn("broker answers no heartbeats, connection cut", "broker", l.options.Broker)
+			l.dialled.cut()
+		}
+	})
+	err = l.receive(stream, watch) // ends with a failed send as well
 	cancel()
 	sender.Wait()
 	if sent := <-failed; sent != nil && !errors.Is(sent, io.EOF) && status.Code(sent) != codes.Canceled {
@@ -184,15 +208,20 @@ func (l *Link) stream(ctx context.Context) error {
 }
 
 func (l *Link) send(ctx context.Context, stream api.NodeService_ConnectClient, outbox <-chan outgoing) error {
-	heartbeat := time.NewTicker(heartbeatEvery)
-	defer heartbeat.Stop()
+	beat := time.NewTimer(0) // the first one says that this agent keeps an interval
+	defer beat.Stop()
 	for {
 		var next outgoing
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-heartbeat.C:
-			next.message = &api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{Heartbeat: &api.Heartbeat{}}}
+		case <-l.repaced():
+			beat.Reset(l.paced().first())
+			continue
+		case <-beat.C:
+			every := l.paced().interval()
+			beat.Reset(every)
+			next.message = &api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{Heartbeat: &api.Heartbeat{Every: durationpb.New(every)}}}
 		case next = <-outbox:
 		}
 		if next.message == nil {
@@ -205,9 +234,11 @@ func (l *Link) send(ctx context.Context, stream api.NodeService_ConnectClient, o
 	}
 }
 
-func (l *Link) receive(stream api.NodeService_ConnectClient) error {
+func (l *Link) receive(stream api.NodeService_ConnectClient, watch *silence.Watch) error {
 	for {
+		watch.Wait()
 		response, err := stream.Recv()
+		watch.Heard()
 		if err != nil {
 			return err
 		}
@@ -218,6 +249,7 @@ func (l *Link) receive(stream api.NodeService_ConnectClient) error {
 			l.answered(m.JobEnding.GetQuery(), m.JobEnding.GetKept())
 		case *api.ConnectResponse_Heartbeat:
 			l.answered(m.Heartbeat.GetNumber(), true)
+			l.pace(m.Heartbeat)
 		case *api.ConnectResponse_Snapshot:
 			if err := l.options.Snapshot(m.Snapshot); err != nil {
 				l.options.Log.Error("catalog snapshot not kept", "error", err)
@@ -250,6 +282,7 @@ func (l *Link) up(outbox chan outgoing) {
 	l.outbox = outbox
 	l.status.Session++
 	l.status.Connected, l.status.Fresh = true, false
+	l.rhythm.begin()
 	l.options.Log.Info("stream to the broker is up", "broker", l.options.Broker, "session", l.status.Session)
 	l.notify()
 }

@@ -44,6 +44,16 @@ type stream struct {
 	hello *api.Hello
 }
 
+// Recv leaves out the heartbeats that come at an interval.
+func (c *stream) Recv() (*api.ConnectRequest, error) {
+	for {
+		m, err := c.NodeService_ConnectServer.Recv()
+		if err != nil || m.GetHeartbeat() == nil || m.GetHeartbeat().GetNumber() != 0 {
+			return m, err
+		}
+	}
+}
+
 func (s *server) Connect(c api.NodeService_ConnectServer) error {
 	first, err := c.Recv()
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -87,7 +88,8 @@ func (e *Enroller) request(ctx context.Context, config *tls.Config, key crypto.S
 	defer cancel()
 	to, several := target(e.options.Broker)
 	conn, err := grpc.NewClient(to, append(several,
-		grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(Dial), grpc.WithDisableServiceConfig())...)
+		grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(Dial), grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: dialLimit}))...)
 	if err != nil {
 		return fmt.Errorf("broker %q: %w", e.options.Broker, err)
 	}

@@ -22,18 +22,16 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/anybroker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/retryinfo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -281,18 +279,7 @@ func (c networkTLS) Clone() credentials.TransportCredentials {
 }
 
 // RetryAfter returns the wait before a call refused for overload may be repeated, if the broker gave one.
-func RetryAfter(err error) (wait time.Duration, said bool) {
-	made, ok := status.FromError(err)
-	if !ok || made.Code() != codes.ResourceExhausted {
-		return 0, false
-	}
-	for _, detail := range made.Details() {
-		if info, ok := detail.(*errdetails.RetryInfo); ok {
-			return max(0, info.GetRetryDelay().AsDuration()), true
-		}
-	}
-	return 0, false
-}
+func RetryAfter(err error) (wait time.Duration, said bool) { return retryinfo.After(err) }
 
 // maxRetries limits the number of retries of a call.
 const maxRetries = 5

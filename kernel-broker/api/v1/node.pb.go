@@ -1036,12 +1036,20 @@ func (x *JobEnding) GetJobId() uint32 {
 	return 0
 }
 
-// Heartbeat keeps the stream alive.
+// Heartbeat keeps the stream alive. An agent sends one without a number at once after
+// its hello and then at an interval.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unless it is 0, the other end sends it back once it has taken in all that came
 	// before it.
-	Number        uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// From an agent: the interval of its heartbeats. The broker answers such a
+	// heartbeat at once. From the broker: the interval from now on. Unset at an end
+	// that knows no interval but 5 seconds: its heartbeats have no answer.
+	Every *durationpb.Duration `protobuf:"bytes,2,opt,name=every,proto3" json:"every,omitempty"`
+	// From the broker: the time over which its agents spread their return when their
+	// streams break.
+	Spread        *durationpb.Duration `protobuf:"bytes,3,opt,name=spread,proto3" json:"spread,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1081,6 +1089,20 @@ func (x *Heartbeat) GetNumber() uint64 {
 		return x.Number
 	}
 	return 0
+}
+
+func (x *Heartbeat) GetEvery() *durationpb.Duration {
+	if x != nil {
+		return x.Every
+	}
+	return nil
+}
+
+func (x *Heartbeat) GetSpread() *durationpb.Duration {
+	if x != nil {
+		return x.Spread
+	}
+	return nil
 }
 
 // ConnectResponse is a message from the broker.
@@ -2067,9 +2089,11 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\"8\n" +
 	"\tJobEnding\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\rR\x05jobId\"#\n" +
+	"\x06job_id\x18\x02 \x01(\rR\x05jobId\"\x87\x01\n" +
 	"\tHeartbeat\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\x04R\x06number\"\xa3\x02\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12/\n" +
+	"\x05every\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05every\x121\n" +
+	"\x06spread\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06spread\"\xa3\x02\n" +
 	"\x0fConnectResponse\x124\n" +
 	"\adesired\x18\x01 \x01(\v2\x18.kernelbroker.v1.DesiredH\x00R\adesired\x12A\n" +
 	"\n" +
@@ -2230,31 +2254,33 @@ var file_kernelbroker_v1_node_proto_depIdxs = []int32{
 	1,  // 12: kernelbroker.v1.SwitchReport.failure:type_name -> kernelbroker.v1.FailureKind
 	10, // 13: kernelbroker.v1.SlurmdReport.gate_refusals:type_name -> kernelbroker.v1.GateRefusal
 	24, // 14: kernelbroker.v1.GateRefusal.at:type_name -> google.protobuf.Timestamp
-	16, // 15: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
-	17, // 16: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
-	14, // 17: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.DesiredRuns
-	12, // 18: kernelbroker.v1.ConnectResponse.heartbeat:type_name -> kernelbroker.v1.Heartbeat
-	15, // 19: kernelbroker.v1.DesiredRuns.runs:type_name -> kernelbroker.v1.DesiredRun
-	26, // 20: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
-	24, // 21: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
-	25, // 22: kernelbroker.v1.Desired.slurmd_wait:type_name -> google.protobuf.Duration
-	2,  // 23: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
-	24, // 24: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	6,  // 25: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
-	7,  // 26: kernelbroker.v1.Node.hardware:type_name -> kernelbroker.v1.Hardware
-	18, // 27: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
-	18, // 28: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
-	3,  // 29: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
-	19, // 30: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
-	21, // 31: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
-	13, // 32: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
-	20, // 33: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
-	22, // 34: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
-	32, // [32:35] is the sub-list for method output_type
-	29, // [29:32] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	25, // 15: kernelbroker.v1.Heartbeat.every:type_name -> google.protobuf.Duration
+	25, // 16: kernelbroker.v1.Heartbeat.spread:type_name -> google.protobuf.Duration
+	16, // 17: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
+	17, // 18: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
+	14, // 19: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.DesiredRuns
+	12, // 20: kernelbroker.v1.ConnectResponse.heartbeat:type_name -> kernelbroker.v1.Heartbeat
+	15, // 21: kernelbroker.v1.DesiredRuns.runs:type_name -> kernelbroker.v1.DesiredRun
+	26, // 22: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
+	24, // 23: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
+	25, // 24: kernelbroker.v1.Desired.slurmd_wait:type_name -> google.protobuf.Duration
+	2,  // 25: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
+	24, // 26: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	6,  // 27: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
+	7,  // 28: kernelbroker.v1.Node.hardware:type_name -> kernelbroker.v1.Hardware
+	18, // 29: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
+	18, // 30: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
+	3,  // 31: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
+	19, // 32: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
+	21, // 33: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
+	13, // 34: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
+	20, // 35: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
+	22, // 36: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
+	34, // [34:37] is the sub-list for method output_type
+	31, // [31:34] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_node_proto_init() }

@@ -36,8 +36,10 @@ type NodeServiceClient interface {
 	// reports; the broker sends the node's desired state. A second
 	// stream of the same node replaces the first.
 	// Preconditions: the first message is a hello. Retry: safe, connect again with
-	// back-off. Codes: INVALID_ARGUMENT for a malformed message, ABORTED when a
-	// newer stream of the node replaces this one, UNAVAILABLE.
+	// back-off, and after RESOURCE_EXHAUSTED when its RetryInfo says. Codes:
+	// INVALID_ARGUMENT for a malformed message, ABORTED when a newer stream of the node
+	// replaces this one, RESOURCE_EXHAUSTED while many agents connect at once,
+	// UNAVAILABLE.
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConnectRequest, ConnectResponse], error)
 	// ListNodes returns every node that ever connected, sorted by name.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
@@ -99,8 +101,10 @@ type NodeServiceServer interface {
 	// reports; the broker sends the node's desired state. A second
 	// stream of the same node replaces the first.
 	// Preconditions: the first message is a hello. Retry: safe, connect again with
-	// back-off. Codes: INVALID_ARGUMENT for a malformed message, ABORTED when a
-	// newer stream of the node replaces this one, UNAVAILABLE.
+	// back-off, and after RESOURCE_EXHAUSTED when its RetryInfo says. Codes:
+	// INVALID_ARGUMENT for a malformed message, ABORTED when a newer stream of the node
+	// replaces this one, RESOURCE_EXHAUSTED while many agents connect at once,
+	// UNAVAILABLE.
 	Connect(grpc.BidiStreamingServer[ConnectRequest, ConnectResponse]) error
 	// ListNodes returns every node that ever connected, sorted by name.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.

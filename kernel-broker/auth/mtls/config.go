@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -30,31 +31,29 @@ type Peer struct {
 	Certificate *x509.Certificate
 }
 
+// curves of the key exchange. Go's default begins with X25519MLKEM768, with which a
+// handshake costs a broker half as much again, to keep a recording secret from quantum
+// computers; what agents and brokers say is worth nothing after some minutes. The P
+// curves are for clients that may use no other.
+var curves = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384}
+
 // ServerConfig is for a broker's listener. Clients may come without a
 // certificate; one that they do show has to be a node's of this cluster, and
-// accept, which says whether it is still good, must return nil for it.
+// accept, which says whether it is still good, must return nil for it: of a resumed
+// session, too.
 func ServerConfig(own Source, cluster string, accept func(Peer) error) *tls.Config {
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		NextProtos: []string{protocol},
-		// A resumed session would go round what is checked in a handshake.
-		SessionTicketsDisabled: true,
-		ClientAuth:             tls.RequestClientCert,
-		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown(own) },
-		VerifyConnection: func(state tls.ConnectionState) error {
-			if len(state.PeerCertificates) == 0 {
-				return nil
-			}
-			peer, err := verify(own, state.PeerCertificates, x509.ExtKeyUsageClientAuth)
-			if err != nil {
-				return err
-			}
-			if peer.Name.Cluster != cluster || peer.Name.Role != Node {
-				return fmt.Errorf("certificate of %s is not one of a node of cluster %q: %w", peer.Name, cluster, kb.ErrUnauthenticated)
-			}
-			return accept(peer)
-		},
+	visitors := visitors{own: own, cluster: cluster, accept: accept}
+	config := &tls.Config{
+		MinVersion:       tls.VersionTLS13,
+		NextProtos:       []string{protocol},
+		CurvePreferences: curves,
+		ClientAuth:       tls.RequestClientCert,
+		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown(own) },
+		VerifyConnection: func(state tls.ConnectionState) error { return visitors.check(state, nil, time.Now()) },
 	}
+	keys := &tickets{config: config.Clone(), visitors: visitors}
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return keys.current(time.Now()) }
+	return config
 }
 
 func shown(own Source) (*tls.Certificate, error) {
@@ -78,15 +77,19 @@ func PeerOf(state tls.ConnectionState) (Peer, error) {
 // ClientConfig is for who dials a broker: a node, or anybody whose source has
 // no certificate. The broker is known by its role in the cluster, not by the
 // address that it was found at. An empty cluster means that of the own
-// certificate; without one, any that the authorities vouch for.
+// certificate; without one, any that the authorities vouch for. Sessions are resumed
+// while the own certificate stays.
 func ClientConfig(own Source, cluster string) *tls.Config {
-	return clientConfig(own.Certificate, func(presented []*x509.Certificate) error {
+	session := &session{own: own}
+	config := clientConfig(session.shown, func(presented []*x509.Certificate) error {
 		want, err := clusterOf(own, cluster)
 		if err != nil {
 			return err
 		}
 		return verifyBroker(own, presented, want)
 	})
+	config.ClientSessionCache = session
+	return config
 }
 
 func clusterOf(own Source, cluster string) (string, error) {
@@ -118,8 +121,9 @@ func PinnedConfig(fingerprint string) *tls.Config {
 
 func clientConfig(certificate func() (*tls.Certificate, error), check func([]*x509.Certificate) error) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		NextProtos: []string{protocol},
+		MinVersion:       tls.VersionTLS13,
+		NextProtos:       []string{protocol},
+		CurvePreferences: curves,
 		// The standard check compares host names, which say nothing here, and
 		// its authorities cannot change: VerifyConnection does all of it.
 		InsecureSkipVerify: true, // #nosec G402 -- see the line above

@@ -45,7 +45,7 @@ const lifetime = 30 * 24 * time.Hour
 
 // site is an authority with its registry.
 type site struct {
-	t         *testing.T
+	t         testing.TB
 	dir       string
 	clock     *clock
 	store     store.Store
@@ -53,7 +53,7 @@ type site struct {
 	registry  *Registry
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
 	kept := memstore.New()
 	t.Cleanup(func() {
@@ -98,7 +98,7 @@ type asker struct {
 	request []byte
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := mtls.NewKey()
 	if err != nil {
@@ -107,7 +107,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-func newAsker(t *testing.T) *asker {
+func newAsker(t testing.TB) *asker {
 	t.Helper()
 	key := newKey(t)
 	request, err := mtls.NewRequest(key)
@@ -134,7 +134,7 @@ type source struct {
 func (s *source) Certificate() (*tls.Certificate, error)    { return s.pair, nil }
 func (s *source) Authorities() ([]*x509.Certificate, error) { return s.authorities, nil }
 
-func (s *source) peer(t *testing.T) mtls.Peer {
+func (s *source) peer(t testing.TB) mtls.Peer {
 	t.Helper()
 	name, err := mtls.NameOf(s.pair.Leaf)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *site) enrol(node string) *source {
 }
 
 // shake does a real handshake over loopback and returns what each side says.
-func shake(t *testing.T, server, client *tls.Config) (who mtls.Peer, serverErr, clientErr error) {
+func shake(t testing.TB, server, client *tls.Config) (who mtls.Peer, serverErr, clientErr error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

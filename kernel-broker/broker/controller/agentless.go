@@ -10,10 +10,6 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// reconnectGrace is the time that agents have to come to a broker that has just
-// begun, and may know of none.
-const reconnectGrace = 10 * time.Second
-
 // agentless refuses nodes on which no agent has ever been: nobody could boot
 // them. Slurm waits for their boots already, see plan.endWaits.
 func (c *Controller) agentless(id kb.JobID, nodes []string) error {
@@ -38,7 +34,7 @@ func (c *Controller) agentless(id kb.JobID, nodes []string) error {
 		return nil
 	}
 	slices.Sort(without)
-	if c.clock.Now().Sub(c.begin) < reconnectGrace {
+	if c.clock.Now().Sub(c.begin) < c.returnGraceLocked() {
 		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: agents of %d nodes have not connected yet: %w", id, len(without), kb.ErrUnavailable)}
 	}
 	few := without[:min(len(without), 8)]

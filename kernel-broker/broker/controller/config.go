@@ -43,7 +43,9 @@ type Options struct {
 	// Switches is how many jobs' nodes may be on their way to a kernel at the
 	// same time; 0 is no limit.
 	Switches int
-	Runs     RunLimits
+	// Heartbeats is how many all agents together send in a second; 0: DefaultHeartbeats.
+	Heartbeats float64
+	Runs       RunLimits
 	// HasArtifact reports whether a file is stored.
 	HasArtifact func(digest string, size uint64) (bool, error)
 	// RunRoom is how many bytes of the store of artifacts runs may have; nil: any number. KeepRunBytes is the same as far as

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -30,6 +31,8 @@ type Controller struct {
 	refreshing sync.Mutex // is taken before mu
 	// writing is held by whoever writes records, from before it reads them; mu only while memory changes. It is taken before mu.
 	writing sync.Mutex
+
+	connected atomic.Int64 // agents
 
 	mu       sync.Mutex
 	records  records
@@ -128,6 +131,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	for name := range c.records.nodes {
 		c.lost[name] = c.clock.Now()
 	}
+	c.countLocked()
 	profiles, err := o.Catalog.List(ctx)
 	if err != nil {
 		return nil, err

@@ -259,10 +259,12 @@ type fixture struct {
 	stop    context.CancelFunc
 	reset   func(node string) error
 	tune    func(*plan.Config)
-	hang    func(context.Context) error // in a reset
-	log     logText
-	runs    RunLimits
-	has     func(digest string, size uint64) (bool, error)
+	// tuneOptions changes what the controller is made with.
+	tuneOptions func(*Options)
+	hang        func(context.Context) error // in a reset
+	log         logText
+	runs        RunLimits
+	has         func(digest string, size uint64) (bool, error)
 	// profile decides whose jobs may be profiled; nil: all.
 	profile func(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error
 	room    func() (uint64, error)    // see Options.RunRoom
@@ -337,15 +339,19 @@ func (f *fixture) start() {
 	if f.tune != nil {
 		f.tune(&config)
 	}
-	c, err := New(f.t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: config,
+	o := Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: config,
 		PollBusy: 5 * time.Millisecond, PollIdle: 20 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 100, Runs: f.runs,
 		HasArtifact: func(digest string, size uint64) (bool, error) { return f.has(digest, size) },
 		Alive:       f.alive, AuthorizeProfiling: f.profile, RunRoom: f.room, ReleaseArtifact: f.release,
-		Log: slog.New(slog.NewTextHandler(&f.log, nil))})
+		Log: slog.New(slog.NewTextHandler(&f.log, nil))}
+	if f.tuneOptions != nil {
+		f.tuneOptions(&o)
+	}
+	c, err := New(f.t.Context(), o)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c.begin = c.begin.Add(-reconnectGrace) // agents have had their time
+	c.begin = c.begin.Add(-2 * reconnectGrace) // agents have had their time
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan error, 2)
 	go func() { done <- c.Run(ctx) }()
@@ -390,7 +396,7 @@ func (f *fixture) attach(node, profile, token, bootID string) *fakeAgent {
 			select {
 			case m := <-s.Messages():
 				a.mu.Lock()
-				if a.news = append(a.news, m); m.Desired != nil {
+				if a.news = append(a.news, *m); m.Desired != nil {
 					a.last, a.any = *m.Desired, true
 				}
 				a.mu.Unlock()

@@ -27,17 +27,22 @@ var (
 	linesRate = limit.Rate{PerSecond: 0.5, Burst: 40}
 )
 
+// maxTurns are kept of nodes that wait for theirs, as many as Slurm has nodes.
+const maxTurns = 65536
+
 // maxReports of one stream wait for a pass; an agent sends a few for each boot.
 const maxReports = 64
 
 // pace counts what each node causes.
 type pace struct {
+	turns           *limit.Turns // of all nodes
 	attaches, polls *limit.Rates
 	lines           *limit.LogSampler
 }
 
 func newPace() pace {
 	return pace{
+		turns:    limit.NewTurns(returnRate(), maxTurns, nil),
 		attaches: limit.NewRates(attachRate, limit.DefaultKeep, nil),
 		polls:    limit.NewRates(pollRate, limit.DefaultKeep, nil),
 		lines:    limit.NewLogSampler(linesRate),

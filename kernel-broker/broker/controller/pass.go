@@ -26,6 +26,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		c.stale = false
 	}
 	c.admitLocked()
+	c.countLocked()
 	now := c.clock.Now()
 	c.noteStallLocked(now)
 	scope, sweep := c.marks.take(&c.records, now)
@@ -157,7 +158,7 @@ func (c *Controller) admitLocked() {
 
 func (c *Controller) inputLocked(now time.Time, scope plan.Scope) plan.Input {
 	in := plan.Input{
-		Now: now, Scope: &scope, Began: c.beganLocked(), Config: c.o.Plan, Slurm: c.view, Receipts: slices.Clip(c.receipts),
+		Now: now, Scope: &scope, Began: c.beganLocked(), Config: c.limitsLocked(), Slurm: c.view, Receipts: slices.Clip(c.receipts),
 		Nodes: c.records.nodes, Allocations: c.records.allocs,
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
 		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Held: c.held, Queued: c.queuedLocked(), Damaged: maps.Clone(c.damaged), PlainBoots: map[string]bool{}, Rules: c.records.ledger.rules, NewToken: newToken,

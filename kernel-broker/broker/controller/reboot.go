@@ -85,8 +85,9 @@ func (c *Controller) rebootsLocked(now time.Time) (reboots []plan.Action) {
 	maps.DeleteFunc(c.reboots, func(name string, asked time.Time) bool {
 		return c.view.At.After(asked) && !c.view.Nodes[name].Waiting()
 	})
+	grace := c.returnGraceLocked()
 	for _, name := range slices.Sorted(maps.Keys(c.reboots)) {
-		if lost, was := c.lost[name]; was && now.Sub(lost) < reconnectGrace {
+		if lost, was := c.lost[name]; was && now.Sub(lost) < grace {
 			continue
 		}
 		reboots = append(reboots, plan.Action{Kind: plan.RebootNode, Node: name, Text: "Slurm wants it booted, and it has no agent"})

@@ -41,7 +41,7 @@ type Session struct {
 	sentAny        bool
 	sentRuns       string // the desired runs sent last; "" before the first
 	heartbeats     []uint64
-	out            chan Message
+	out            chan *Message
 	replaced       chan struct{}
 }
 
@@ -63,7 +63,7 @@ type slurmdReport struct {
 const outbox = 64
 
 // Messages to send, in order.
-func (s *Session) Messages() <-chan Message { return s.out }
+func (s *Session) Messages() <-chan *Message { return s.out }
 
 // Replaced is closed when a newer stream of the node took over, or when the
 // agent is too slow.
@@ -93,11 +93,12 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 	}
 	now := c.clock.Now()
 	s := &Session{
-		controller: c, node: node, out: make(chan Message, outbox), replaced: make(chan struct{}),
+		controller: c, node: node, out: make(chan *Message, outbox), replaced: make(chan struct{}),
 		agent: plan.Agent{Connected: true, Since: now, Boot: boot, Inventory: inventory,
 			Slurmd: plan.Slurmd{}.Said(0, slurmd, now)},
 	}
 	c.sessions[node] = s
+	c.countLocked()
 	c.nodeLog(node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
 	if c.snapshot != "" {
 		s.send(Message{Snapshot: c.snapshot})
@@ -128,6 +129,7 @@ func (s *Session) Detach() {
 	defer c.mu.Unlock()
 	if c.sessions[s.node] == s {
 		delete(c.sessions, s.node)
+		c.countLocked()
 		c.lost[s.node] = c.clock.Now()
 		c.nodeLog(s.node).Info("agent gone")
 		c.marks.node(s.node)
@@ -256,13 +258,14 @@ func (s *Session) update(change func()) {
 // send queues a message; the controller's lock is held.
 func (s *Session) send(m Message) {
 	select {
-	case s.out <- m:
+	case s.out <- &m:
 	default:
 		select {
 		case <-s.replaced:
 		default:
 			close(s.replaced)
 			delete(s.controller.sessions, s.node)
+			s.controller.countLocked()
 			s.controller.lost[s.node] = s.controller.clock.Now()
 		}
 	}

@@ -16,6 +16,15 @@ import (
 type Server struct {
 	*grpc.Server
 	interceptor *interceptor
+	network     *network // nil where TLS is off
+}
+
+// Stop ends all connections, those in their handshake, too, for which gRPC would wait.
+func (s *Server) Stop() {
+	if s.network != nil {
+		s.network.handshakes.close()
+	}
+	s.Server.Stop()
 }
 
 // RegisterService implements grpc.ServiceRegistrar.

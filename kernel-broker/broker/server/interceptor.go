@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
@@ -24,6 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/retryinfo"
 )
 
 // grace is what a stream's handler gets, once its time is up or its client
@@ -77,12 +76,16 @@ func (g *interceptor) stream(server any, s grpc.ServerStream, info *grpc.StreamS
 			checked.pace = rate.NewLimiter(rate.Limit(g.quotas.limits.NodeRate), g.quotas.limits.NodeBurst)
 		}
 		defer func() { c.decision.Object = checked.object() }()
+		run := func() error {
+			return g.catch(info.FullMethod, func() error { return checked.ended(handle(server, checked)) })
+		}
+		if rules[info.FullMethod].limit == forever {
+			return run() // each agent has such a stream, which sees to the time of its first message
+		}
 		// A handler that waits for its client does not see the time limit.
 		// Returning from here ends the stream and with it that wait.
 		ended := make(chan error, 1)
-		go func() {
-			ended <- g.catch(info.FullMethod, func() error { return checked.ended(handle(server, checked)) })
-		}()
+		go func() { ended <- run() }()
 		select {
 		case err := <-ended:
 			return err
@@ -215,7 +218,7 @@ func statusOf(err error) error {
 	}
 	var retry *kb.RetryableError
 	if errors.As(err, &retry) && (errors.Is(err, kb.ErrExhausted) || errors.Is(err, kb.ErrUnavailable)) {
-		return retryLater(retry.Wait, err.Error())
+		return retryinfo.Error(retry.Wait, err.Error())
 	}
 	var made interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &made) {
@@ -227,17 +230,6 @@ func statusOf(err error) error {
 		}
 	}
 	return status.Error(codes.Internal, err.Error())
-}
-
-// retryLater is the status of a call that may be made again after a while, with
-// the detail that clients of gRPC know to look for.
-func retryLater(wait time.Duration, text string) error {
-	plain := status.New(codes.ResourceExhausted, text)
-	detailed, err := plain.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
-	if err != nil {
-		return plain.Err()
-	}
-	return detailed.Err()
 }
 
 const (

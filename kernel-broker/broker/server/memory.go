@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/stats"
 
@@ -23,7 +24,10 @@ const knownShare = 8
 // byte.
 const leastUnfinished = 1 << 20
 
-var errCut = errors.New("connection closed: its requests take too much memory")
+var (
+	errCut         = errors.New("connection closed: its requests take too much memory")
+	errLateHeaders = errors.New("connection closed: headers have not come in time")
+)
 
 // memory accounts for what callers keep in the broker's memory by being slow: the
 // answers that they have not received, since HTTP/2 lets a client refuse data for as
@@ -31,6 +35,7 @@ var errCut = errors.New("connection closed: its requests take too much memory")
 type memory struct {
 	log     *slog.Logger
 	sampler *limit.LogSampler
+	arrival time.Duration // of headers
 
 	mu sync.Mutex
 	of map[string]int64 // bytes of answers, by caller
@@ -44,9 +49,9 @@ type budget struct {
 	connections map[*accountedConn]struct{}
 }
 
-func newMemory(strangers int64, log *slog.Logger) *memory {
+func newMemory(strangers int64, arrival time.Duration, log *slog.Logger) *memory {
 	made := func(limit int64) budget { return budget{limit: limit, connections: map[*accountedConn]struct{}{}} }
-	return &memory{log: log, sampler: limit.NewLogSampler(logRate), of: map[string]int64{}, strangers: made(strangers), known: made(knownShare * strangers)}
+	return &memory{log: log, arrival: arrival, sampler: limit.NewLogSampler(logRate), of: map[string]int64{}, strangers: made(strangers), known: made(knownShare * strangers)}
 }
 
 // backlog is how many bytes of answers a caller has not received.
@@ -83,6 +88,7 @@ type accountedConn struct {
 	// requests is nil for callers without limits.
 	requests *requests
 	stranger atomic.Bool
+	late     *time.Timer // ends it, unless its headers come; of the goroutine that reads
 
 	// Guarded by memory.mu.
 	answers, unfinished int64
@@ -202,6 +208,9 @@ func (c *accountedConn) cut(reason error) {
 // Read implements net.Conn.
 func (c *accountedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	if err != nil && c.late != nil {
+		c.late.Stop()
+	}
 	if n == 0 || c.requests == nil {
 		return n, err
 	}
@@ -209,11 +218,24 @@ func (c *accountedConn) Read(p []byte) (int, error) {
 	if bytes != 0 {
 		c.change(0, bytes)
 	}
+	c.timeHeaders()
 	if refused != nil {
 		c.cut(refused)
 		return 0, refused
 	}
 	return n, err
+}
+
+// timeHeaders limits the time for headers: gRPC takes them for no sign of life before
+// they are complete, and asks for one only after a long time.
+func (c *accountedConn) timeHeaders() {
+	switch under := c.requests.inHeaders(); {
+	case under && c.late == nil:
+		c.late = time.AfterFunc(c.memory.arrival, func() { c.cut(errLateHeaders) })
+	case !under && c.late != nil:
+		c.late.Stop()
+		c.late = nil
+	}
 }
 
 // Write implements net.Conn.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"time"
 )
 
 // endless is a connection that notes its end.
@@ -23,7 +24,7 @@ func (c *endless) Close() error {
 
 // The largest connection of the caller who takes most ends first, and strangers take nothing of others.
 func TestWhoIsCut(t *testing.T) {
-	m := newMemory(1000, slog.New(slog.DiscardHandler))
+	m := newMemory(1000, time.Minute, slog.New(slog.DiscardHandler))
 	made := func(holder string, stranger bool, unfinished, answers int64) (*accountedConn, *endless) {
 		raw := &endless{}
 		c := m.account(raw, raw, holder, stranger, false)

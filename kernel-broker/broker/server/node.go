@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,7 +21,11 @@ import (
 
 // Nodes is what NodeService serves.
 type Nodes interface {
+	// Turn returns how long a node has to wait before it may attach.
+	Turn(node string) time.Duration
 	Attach(node string, boot kb.Boot, inventory kb.Inventory, slurmd bool) (*controller.Session, error)
+	// Rhythm is what agents are told with the answer to a heartbeat. It does not wait.
+	Rhythm() controller.Rhythm
 	Nodes() []kb.NodeView
 	Node(name string) (kb.NodeView, error)
 }
@@ -49,16 +54,27 @@ func (s *nodeService) Connect(stream api.NodeService_ConnectServer) error {
 			return fmt.Errorf("node %q: %w", h.Node, err)
 		}
 	}
+	if err := s.turn(stream.Context(), h.Node); err != nil {
+		return err
+	}
 	session, err := s.nodes.Attach(h.Node, h.Boot, h.Inventory, h.SlurmdRunning)
 	if err != nil {
 		return err
 	}
 	defer session.Detach()
 	session.SetVersion(convert.Text(h.AgentVersion))
+	b := newBeats()
+	defer b.watch.Stop()
 	received := make(chan error, 1)
-	go func() { received <- receive(stream, session) }()
+	go func() { received <- receive(stream, session, b) }()
 	for {
 		select {
+		case <-b.came:
+			if err := stream.Send(b.answer(s.nodes.Rhythm())); err != nil {
+				return err
+			}
+		case <-b.watch.Silent():
+			return status.Errorf(codes.Unavailable, "node %q has said nothing for %v", h.Node, b.limit())
 		case m := <-session.Messages():
 			if err := stream.Send(messageToProto(m)); err != nil {
 				return err
@@ -71,9 +87,11 @@ func (s *nodeService) Connect(stream api.NodeService_ConnectServer) error {
 	}
 }
 
-func receive(stream api.NodeService_ConnectServer, session *controller.Session) error {
+func receive(stream api.NodeService_ConnectServer, session *controller.Session, b *beats) error {
 	for {
+		b.watch.Wait()
 		m, err := stream.Recv()
+		b.watch.Heard()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -100,6 +118,8 @@ func receive(stream api.NodeService_ConnectServer, session *controller.Session) 
 		case *api.ConnectRequest_Heartbeat:
 			if number := m.Heartbeat.GetNumber(); number != 0 {
 				session.Heartbeat(number)
+			} else if m.Heartbeat.GetEvery() != nil {
+				b.heard(m.Heartbeat.GetEvery().AsDuration())
 			}
 		default:
 			return fmt.Errorf("message %T after the hello: %w", m, kb.ErrInvalid)
@@ -107,7 +127,7 @@ func receive(stream api.NodeService_ConnectServer, session *controller.Session) 
 	}
 }
 
-func messageToProto(m controller.Message) *api.ConnectResponse {
+func messageToProto(m *controller.Message) *api.ConnectResponse {
 	switch {
 	case m.Desired != nil:
 		response := convert.DesiredToProto(m.Desired)

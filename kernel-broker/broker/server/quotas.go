@@ -17,6 +17,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
@@ -69,7 +70,7 @@ func newQuotas(l Limits, exempt func(Caller) bool, log *slog.Logger) *quotas {
 	rates := func(r limit.Rate) *limit.Rates { return limit.NewRates(r, limit.DefaultKeep, nil) }
 	return &quotas{limits: l, isExempt: exempt, users: rates(l.user()), nodes: rates(l.node()), addresses: newAddressRates(l.address()), changes: rates(l.Changes),
 		failed: newAddressRates(l.address()), proven: newAddressRates(provenRate), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
-		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), memory: newMemory(l.Unfinished, log)}
+		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), memory: newMemory(l.Unfinished, l.Arrival, log)}
 }
 
 // begin counts a call until done is called. The error is a RetryableError when a
@@ -284,10 +285,15 @@ type Limits struct {
 	PeerConnections int `yaml:"peer_connections"`
 	Unauthenticated int `yaml:"unauthenticated"`
 
-	// Handshake is the time for a connection's handshake. A connection that has
-	// had no call for Idle is closed.
-	Handshake time.Duration `yaml:"handshake"`
-	Idle      time.Duration `yaml:"idle"`
+	// Handshake is the time that a client has for each step of its handshake. So many
+	// Handshakes compute at a time (0: some for each CPU), and the others wait for
+	// HandshakeWait. A connection that has had no call for Idle is closed.
+	Handshake     time.Duration `yaml:"handshake"`
+	Handshakes    int           `yaml:"handshakes"`
+	HandshakeWait time.Duration `yaml:"handshake_wait"`
+	Idle          time.Duration `yaml:"idle"`
+	// Heartbeats of all agents in a second.
+	Heartbeats float64 `yaml:"heartbeats"`
 }
 
 func (l Limits) user() limit.Rate { return limit.Rate{PerSecond: l.UserRate, Burst: l.UserBurst} }
@@ -308,7 +314,8 @@ func DefaultLimits() Limits {
 		Calls:   32, Backlog: 64 << 20,
 		Unfinished: 64 << 20, Arrival: 30 * time.Second,
 		Connections: 16384, PeerConnections: 100, Unauthenticated: 4096,
-		Handshake: 10 * time.Second, Idle: 5 * time.Minute,
+		Handshake: 10 * time.Second, HandshakeWait: 40 * time.Second, Idle: 5 * time.Minute,
+		Heartbeats: controller.DefaultHeartbeats,
 	}
 }
 
@@ -331,7 +338,9 @@ func (l Limits) Validate() error {
 	refuse(l.PeerConnections < 1 || l.PeerConnections > l.Connections, "peer_connections: %d is not within 1 to connections (%d)",
 		l.PeerConnections, l.Connections)
 	refuse(l.Unauthenticated < 1 || l.Unauthenticated > l.Connections, "unauthenticated: %d is not within 1 to connections (%d)", l.Unauthenticated, l.Connections)
-	for name, d := range map[string]time.Duration{"handshake": l.Handshake, "idle": l.Idle, "arrival": l.Arrival} {
+	refuse(l.Handshakes < 0 || l.Handshakes > 1024, "handshakes: %d is not within 0 to 1024", l.Handshakes)
+	refuse(!(l.Heartbeats >= 1 && l.Heartbeats <= 1e5), "heartbeats: %v is not within 1 to 100000", l.Heartbeats)
+	for name, d := range map[string]time.Duration{"handshake": l.Handshake, "handshake_wait": l.HandshakeWait, "idle": l.Idle, "arrival": l.Arrival} {
 		refuse(d < time.Second || d > 24*time.Hour, "%s: %v is not within 1s to 24h", name, d)
 	}
 	return errors.Join(wrong...)

@@ -39,6 +39,8 @@ func (elsewhere) Deliver(_ context.Context, d controller.Delivery) error {
 	return fmt.Errorf("run %d is over: %w", d.Run, kb.ErrFailedPrecondition)
 }
 
+func (smallCluster) Turn(string) time.Duration { return 0 }
+
 func (smallCluster) Attach(node string, _ kb.Boot, _ kb.Inventory, _ bool) (*controller.Session, error) {
 	return nil, fmt.Errorf("node %q is not in slurmctld's configuration: %w", node, kb.ErrNotFound)
 }

@@ -41,6 +41,8 @@ type requests struct {
 	in, out frameScanner
 	last    uint32 // the latest stream
 	open    map[uint32]*request
+	// headers: those of a request have begun, and are not complete.
+	headers bool
 }
 
 func newRequests() *requests {
@@ -64,6 +66,9 @@ func (r *requests) received(p []byte, stranger bool) (change int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.in.scan(p, func(f framePiece) {
+		if f.Type == http2.FrameHeaders || f.Type == http2.FrameContinuation {
+			r.headers = !f.ends || !f.Flags.Has(http2.FlagHeadersEndHeaders)
+		}
 		at := r.open[f.StreamID]
 		switch {
 		case f.Type == http2.FrameHeaders && f.begins && f.StreamID > r.last:
@@ -88,6 +93,13 @@ func (r *requests) received(p []byte, stranger bool) (change int64, err error) {
 		}
 	})
 	return change, err
+}
+
+// inHeaders reports whether headers are under way.
+func (r *requests) inHeaders() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.headers
 }
 
 // known is called when it is proven who sends. What is complete counts no more.

@@ -33,6 +33,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 )
 
 const (
@@ -47,8 +48,14 @@ const (
 	maxStreams = 8
 	maxHeaders = 16 << 10
 
-	// A node that was switched off says nothing; it is missed after the sum.
-	keepaliveTime    = 10 * time.Second
+	// readBuffer is what each connection keeps for what it reads. That for what it
+	// writes is shared by all (gRPC's default).
+	readBuffer = 4 << 10
+
+	// keepaliveTime is longer than an agent may be silent: the broker asks for no sign
+	// of life where heartbeats come. A client that is gone without a word is missed
+	// after the sum.
+	keepaliveTime    = controller.MaxHeartbeat + 10*time.Second
 	keepaliveTimeout = 5 * time.Second
 	// Clients that ask for signs of life more often are cut off.
 	keepaliveFloor = 2 * time.Second
@@ -122,9 +129,9 @@ func NewServer(o Options) *Server {
 		o.Authorizer = authz.WithoutFile(g.access.administrators, o.Log)
 	}
 	g.authorizer = o.Authorizer
-	network := o.TLS.network(o.Authorizer, o.Log)
+	network := o.TLS.network(o.Authorizer, o.Limits, o.Log)
 	g.access.certificates = network != nil
-	server := &Server{interceptor: g, Server: grpc.NewServer(
+	server := &Server{interceptor: g, network: network, Server: grpc.NewServer(
 		grpc.Creds(peerCredentials{insecure.NewCredentials(), network, g.quotas.memory, g.quotas.isExempt}),
 		grpc.StatsHandler(answers{}),
 		grpc.UnaryInterceptor(g.unary),
@@ -132,6 +139,7 @@ func NewServer(o Options) *Server {
 		grpc.ConnectionTimeout(o.Limits.Handshake),
 		grpc.MaxRecvMsgSize(o.Limits.MessageBytes),
 		grpc.MaxSendMsgSize(maxSend),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.StaticStreamWindowSize(window),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),

@@ -33,10 +33,15 @@ func (s *callStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *callStream) RecvMsg(message any) error {
-	if err := s.ServerStream.RecvMsg(message); err != nil {
+	first := !s.begun.Load()
+	receive := s.ServerStream.RecvMsg
+	if first {
+		receive = s.receiveFirst
+	}
+	if err := receive(message); err != nil {
 		return err
 	}
-	if !s.begun.Load() {
+	if first {
 		s.late.Stop()
 		if s.binds != nil {
 			if err := s.binds(message); err != nil {
@@ -55,6 +60,18 @@ func (s *callStream) RecvMsg(message any) error {
 		return statusOf(err)
 	}
 	return statusOf(checkSender(s.ctx, message))
+}
+
+// receiveFirst waits until the message is late.
+func (s *callStream) receiveFirst(message any) error {
+	came := make(chan error, 1)
+	go func() { came <- s.ServerStream.RecvMsg(message) }() // ends with the stream
+	select {
+	case err := <-came:
+		return err
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
 }
 
 // SendMsg implements grpc.ServerStream.

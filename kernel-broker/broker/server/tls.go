@@ -37,6 +37,7 @@ type network struct {
 	accept func(mtls.Peer) error
 	// authorizer may be nil: nothing is recorded then.
 	authorizer *authz.Authorizer
+	handshakes *handshakes
 	log        *slog.Logger
 	sampler    *limit.LogSampler
 
@@ -45,22 +46,27 @@ type network struct {
 }
 
 // network returns nil where TLS is off.
-func (t *TLS) network(a *authz.Authorizer, log *slog.Logger) *network {
+func (t *TLS) network(a *authz.Authorizer, l Limits, log *slog.Logger) *network {
 	if t == nil {
 		return nil
 	}
-	n := &network{accept: t.Registry.Accept, authorizer: a, log: log, sampler: limit.NewLogSampler(logRate), open: map[string]map[*nodeConn]struct{}{}}
-	n.config = mtls.ServerConfig(t.Source, t.Registry.Cluster(), t.Registry.Accept)
+	n := &network{accept: t.Registry.Accept, authorizer: a, handshakes: newHandshakes(l), log: log, sampler: limit.NewLogSampler(logRate),
+		open: map[string]map[*nodeConn]struct{}{}}
+	n.config = n.handshakes.config(mtls.ServerConfig(t.Source, t.Registry.Cluster(), t.Registry.Accept))
 	t.Registry.OnVoid(n.cut)
 	return n
 }
 
-// handshake authenticates a node. gRPC limits its time.
+// handshake authenticates a node. gRPC limits its time, which begins anew with each
+// turn: what follows it has the rest.
 func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, Caller, error) {
-	bounded := &handshakeConn{Conn: raw, left: maxHandshake}
+	bounded, done, err := n.handshakes.begin(raw)
+	if err != nil { // the listener has logged it
+		return nil, caller, fmt.Errorf("TLS with %s: %w", caller, err)
+	}
 	conn := tls.Server(bounded, n.config)
-	err := conn.Handshake()
-	bounded.done = true
+	err = conn.Handshake()
+	done()
 	var peer mtls.Peer
 	if err == nil {
 		peer, err = mtls.PeerOf(conn.ConnectionState())
@@ -172,29 +178,3 @@ func (c *nodeConn) Close() error {
 // cut ends it without TLS's close message, which would wait for a peer that
 // reads nothing. What reads here finds out, and closes.
 func (c *nodeConn) cut() { _ = c.raw.Close() }
-
-// maxHandshake is more than a chain of certificates has. crypto/tls would keep ten
-// times as much of a client that sends its certificate for as long as it may.
-const maxHandshake = 32 << 10
-
-var errHandshakeBytes = fmt.Errorf("handshake has more than %d bytes", maxHandshake)
-
-// handshakeConn reads so many bytes until the handshake is done.
-type handshakeConn struct {
-	net.Conn
-	left int
-	done bool
-}
-
-// Read implements net.Conn.
-func (c *handshakeConn) Read(p []byte) (int, error) {
-	if c.done {
-		return c.Conn.Read(p)
-	}
-	if c.left == 0 {
-		return 0, errHandshakeBytes
-	}
-	n, err := c.Conn.Read(p[:min(len(p), c.left)])
-	c.left -= n
-	return n, err
-}

@@ -8,12 +8,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
 var version = "devel"
@@ -37,6 +40,18 @@ func main() {
 		}
 		os.Exit(exitRuntime)
 	}
+}
+
+// eachLine and allLines are the rates of log lines of one kind and of all. Ten thousand
+// nodes that connect write some hundred. journald drops lines, of whatever kind, beyond
+// ten thousand in half a minute.
+var (
+	eachLine = limit.Rate{PerSecond: 10, Burst: 300}
+	allLines = limit.Rate{PerSecond: 50, Burst: 2000}
+)
+
+func newLog(to io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(limit.NewLines(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}), eachLine, allLines))
 }
 
 func command() *cobra.Command {
@@ -78,8 +93,7 @@ usage or a bad configuration.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "configuration %q is valid\n", path)
 				return nil
 			}
-			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-			return run(cmd.Context(), c, log)
+			return run(cmd.Context(), c, newLog(os.Stderr, level))
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

@@ -152,7 +152,8 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, KeepJobBytes: c.Etcd.QuotaBytes / 2, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
 		Runs: c.Runs.RunLimits, HasArtifact: files.Has, CheckArtifact: files.Check, Alive: service.Alive,
 		// Results of runs have half of the store, kernels the other.
-		RunRoom: func() (uint64, error) { room, err := files.Capacity(); return room / 2, err }, KeepRunBytes: int64(c.Artifacts.MaxBytes / 2), ReleaseArtifact: files.Release,
+		Heartbeats: c.Limits.Heartbeats,
+		RunRoom:    func() (uint64, error) { room, err := files.Capacity(); return room / 2, err }, KeepRunBytes: int64(c.Artifacts.MaxBytes / 2), ReleaseArtifact: files.Release,
 	}
 	if len(c.ResetCommand) > 0 {
 		command, err := power.New(c.ResetCommand)

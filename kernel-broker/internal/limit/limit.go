@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package limit bounds what each of many callers uses: how often (Rates), how
-// much at the same time (Semaphore), and how many log lines (LogSampler).
+// much at the same time (Semaphore), and how many log lines (LogSampler; Lines for the
+// whole process). Turns tells callers that come at once when to come back.
 // Callers are named by strings. Memory is bounded: entries that equal a new one
 // are dropped, and beyond DefaultKeep the remaining callers share one entry.
 package limit
