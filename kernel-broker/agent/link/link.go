@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type Options struct {
 	Broker string
 	// Source authenticates node and broker to each other; nil for no TLS.
 	Source mtls.Source
+	// Dial connects to an address; nil is this package's Dial.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Hello is called for each stream.
 	Hello func() kb.Hello
 	// Snapshot gets each new catalog snapshot.
@@ -98,11 +101,14 @@ func New(options Options) (*Link, error) {
 		// one no later than the certificate it began with.
 		security = credentials.NewTLS(mtls.ClientConfig(options.Source, ""))
 	}
+	if options.Dial == nil {
+		options.Dial = Dial
+	}
 	to, several := target(options.Broker)
 	conn, err := grpc.NewClient(to, append(several,
 		grpc.WithDisableServiceConfig(),
 		grpc.WithTransportCredentials(security),
-		grpc.WithContextDialer(Dial),
+		grpc.WithContextDialer(options.Dial),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.3, MaxDelay: maxBackoff},
