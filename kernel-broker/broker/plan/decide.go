@@ -29,9 +29,11 @@ type decision struct {
 
 // Decide returns what must change and what is to be done.
 func Decide(in Input) Output {
-	scope := Everything(in)
+	var scope Scope
 	if in.Scope != nil {
 		scope = *in.Scope
+	} else {
+		scope = Everything(in)
 	}
 	d := &decision{
 		in:     in,
