@@ -34,11 +34,11 @@ var rowStart = []byte("NodeName=")
 
 // read returns the node of a line. It keeps nothing of the line itself.
 func (r *rows) read(line []byte) (kb.SlurmNode, bool) {
-	text, is := bytes.CutPrefix(line, rowStart)
+	name, is := bytes.CutPrefix(line, rowStart)
 	if !is {
 		return kb.SlurmNode{}, false
 	}
-	name, _, _ := bytes.Cut(text, []byte{' '})
+	name = name[:max(0, bytes.IndexByte(name, ' '))]
 	sum := maphash.Bytes(r.seed, line)
 	r.mu.Lock()
 	defer r.mu.Unlock()
