@@ -77,7 +77,7 @@ func Decide(in Input) Output {
 	d.endings()
 	d.reservations()
 	d.collect(ids)
-	d.out.Awake = d.awake()
+	d.out.Awake, d.out.NextPass = d.awake(), d.nextPass()
 	return d.out
 }
 
