@@ -141,6 +141,10 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	return c, nil
 }
 
+// passRest is the least pause between passes: what a job's nodes say at nearly the same time is decided on together, and written
+// by one commit.
+const passRest = 20 * time.Millisecond
+
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
 	var group sync.WaitGroup
@@ -157,7 +161,8 @@ func (c *Controller) Run(ctx context.Context) error {
 			c.log.Error("pass not committed", "error", err)
 			wait = 500 * time.Millisecond
 		}
-		rest(ctx, wait, c.kick)
+		rest(ctx, passRest, nil)
+		rest(ctx, wait-passRest, c.kick)
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -13,12 +13,17 @@ import (
 // for this.
 const sweepEvery = 10 * time.Minute
 
+// wakeEvery is how often what is awake is decided on, besides after each poll: its times are in seconds, and polls are what it
+// waits for. What is heard meanwhile is decided on at once, and does not cost what all others do that are on their way.
+const wakeEvery = time.Second
+
 // marks are what something was heard of since the last pass. The controller's lock is held.
 type marks struct {
 	scope plan.Scope
 	all   bool
-	// awake is what the last pass wants to be decided on again.
-	awake plan.Scope
+	// awake is what has to be decided on again, woken when it was last, and polled the view that it was then decided by.
+	awake         plan.Scope
+	woken, polled time.Time
 	// flight is what the pass that is under way has decided on and not committed.
 	flight plan.Scope
 	swept  time.Time
@@ -30,15 +35,19 @@ func (m *marks) node(name string) { m.scope.Nodes[name] = true }
 
 func (m *marks) job(id kb.JobID) { m.scope.Jobs[id] = true }
 
-// hears reports whether a node has something to be decided on.
+// hears reports whether something was heard of a node that is not decided on and committed.
 func (m *marks) hears(name string) bool {
-	return m.all || m.scope.Nodes[name] || m.awake.Nodes[name] || m.flight.Nodes[name]
+	return m.all || m.scope.Nodes[name] || m.flight.Nodes[name]
 }
 
-// take empties the marks and returns what to decide on; whether a sweep is due, which decides on everything all the same.
-func (m *marks) take(r *records, now time.Time) (scope plan.Scope, sweep bool) {
+// take empties the marks and returns what to decide on, by a view of slurmctld of this time; whether a sweep is due, which
+// decides on everything all the same.
+func (m *marks) take(r *records, now, polled time.Time) (scope plan.Scope, sweep bool) {
 	scope = m.scope
-	scope.Add(m.awake)
+	if m.all || polled.After(m.polled) || now.Sub(m.woken) >= wakeEvery {
+		scope.Add(m.awake)
+		m.awake, m.woken, m.polled = plan.NewScope(), now, polled
+	}
 	scope.Close(r.nodes, r.allocs, r.jobsOf)
 	all := m.all
 	m.scope, m.all = plan.NewScope(), false
@@ -50,6 +59,13 @@ func (m *marks) take(r *records, now time.Time) (scope plan.Scope, sweep bool) {
 		m.swept = now
 	}
 	return scope, sweep
+}
+
+// decided takes in what a decision on a scope wants to be decided on again.
+func (m *marks) decided(scope plan.Scope, out plan.Output) {
+	m.awake.Remove(scope)
+	m.awake.Add(out.Awake)
+	m.scope.Add(out.NextPass)
 }
 
 // markAllLocked has the next pass decide on everything.

@@ -29,7 +29,7 @@ func (c *Controller) pass(ctx context.Context) error {
 	c.countLocked()
 	now := c.clock.Now()
 	c.noteStallLocked(now)
-	scope, sweep := c.marks.take(&c.records, now)
+	scope, sweep := c.marks.take(&c.records, now, c.view.At)
 	in := c.inputLocked(now, scope)
 	if sweep {
 		in = c.inputLocked(now, plan.Everything(plan.Input{Nodes: c.records.nodes, Allocations: c.records.allocs}))
@@ -39,7 +39,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		c.logMissed(scope, out)
 	}
 	// What comes from here on is for the next pass.
-	c.marks.awake = out.Awake
+	c.marks.decided(*in.Scope, out)
 	c.marks.flight = *in.Scope
 	heard, heartbeats := c.unread, c.takeHeartbeatsLocked(in)
 	c.unread = map[string]unread{}

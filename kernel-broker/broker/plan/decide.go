@@ -30,9 +30,11 @@ type decision struct {
 
 // Decide returns what must change and what is to be done.
 func Decide(in Input) Output {
-	scope := Everything(in)
+	var scope Scope
 	if in.Scope != nil {
 		scope = *in.Scope
+	} else {
+		scope = Everything(in)
 	}
 	d := &decision{
 		in:     in,
@@ -78,7 +80,7 @@ func Decide(in Input) Output {
 	d.endings()
 	d.reservations()
 	d.collect(ids)
-	d.out.Awake = d.awake()
+	d.out.Awake, d.out.NextPass = d.awake(), d.nextPass()
 	return d.out
 }
 

@@ -160,8 +160,10 @@ type Output struct {
 	Allocations []*kb.Allocation
 	Runs        []*kb.Run
 	Actions     []Action
-	// Awake is what has to be in the next scope although nothing is heard of it.
+	// Awake is what has to be decided on again although nothing is heard of it: with each poll, and each second.
 	Awake Scope
+	// NextPass is what has to be in the next scope, however soon that is.
+	NextPass Scope
 	// Tries are the boots that came to an end.
 	Tries []kb.Try
 	// UsedRules were for one return, which has begun.

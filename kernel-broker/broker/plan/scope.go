@@ -36,6 +36,16 @@ func (s Scope) Add(other Scope) {
 	maps.Copy(s.Jobs, other.Jobs)
 }
 
+// Remove removes what another one has.
+func (s Scope) Remove(other Scope) {
+	for name := range other.Nodes {
+		delete(s.Nodes, name)
+	}
+	for id := range other.Jobs {
+		delete(s.Jobs, id)
+	}
+}
+
 // Close adds what the nodes and jobs concern: a job is decided on with its nodes, and a node with the jobs that have it or had
 // it last. What is not on record leaves. of returns the jobs on record of a node.
 func (s Scope) Close(nodes map[string]*kb.Node, jobs map[kb.JobID]*kb.Allocation, of func(node string) []kb.JobID) {
@@ -100,12 +110,6 @@ func (d *decision) awake() Scope {
 			s.Jobs[a.Job] = true
 		}
 	}
-	for _, n := range d.out.Nodes {
-		s.Nodes[n.Name] = true
-	}
-	for _, a := range d.out.Allocations {
-		s.Jobs[a.ID] = true
-	}
 	for name, n := range d.nodes {
 		if !d.rests(n) {
 			s.Nodes[name] = true
@@ -114,6 +118,24 @@ func (d *decision) awake() Scope {
 	for id, a := range d.allocs {
 		if !a.Closed && (a.Phase != kb.PhaseReady || !a.Seen) {
 			s.Jobs[id] = true
+		}
+	}
+	return s
+}
+
+// nextPass is what the next pass decides on, however soon it comes: records that have changed, and nodes that are kept, since
+// reservations are decided on all together.
+func (d *decision) nextPass() Scope {
+	s := NewScope()
+	for _, n := range d.out.Nodes {
+		s.Nodes[n.Name] = true
+	}
+	for _, a := range d.out.Allocations {
+		s.Jobs[a.ID] = true
+	}
+	for name, n := range d.nodes {
+		if n.KeptFor != "" {
+			s.Nodes[name] = true
 		}
 	}
 	return s

@@ -32,6 +32,7 @@ type Client struct {
 	timeouts                  cache.Cache[struct{}, time.Duration]
 	cgroups                   cache.Cache[struct{}, bool] // named by SLUID
 	jobTurns                  *semaphore.Weighted
+	rows                      *rows
 }
 
 // jobsAtATime limits the questions about one job each: a thousand jobs may begin at once, and each question is a process
@@ -60,6 +61,7 @@ func New(o Options) *Client {
 		scontrol: o.BinDir + "/scontrol", squeue: o.BinDir + "/squeue", scancel: o.BinDir + "/scancel",
 		runner:   slurmexec.Runner{Environ: append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard"), Conf: o.Conf, Limit: o.Limit, MaxOutput: maxOutput},
 		jobTurns: semaphore.NewWeighted(jobsAtATime),
+		rows:     newRows(),
 	}
 }
 

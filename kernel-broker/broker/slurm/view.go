@@ -133,15 +133,21 @@ func (c *Client) Nodes(ctx context.Context, names []string) (map[string]kb.Slurm
 	if len(names) > 0 {
 		args = append(args, strings.Join(names, ","))
 	}
-	out, _, err := c.run(ctx, c.scontrol, args...)
+	room := len(names)
+	if room == 0 {
+		room = c.rows.size()
+	}
+	nodes := make(map[string]kb.SlurmNode, room)
+	err := c.runner.Lines(ctx, func(line []byte) {
+		if node, ok := c.rows.read(line); ok {
+			nodes[node.Name] = node
+		}
+	}, c.scontrol, args...)
 	if err != nil {
 		return nil, err
 	}
-	nodes := map[string]kb.SlurmNode{}
-	for line := range strings.Lines(out) {
-		if node, ok := scontrol.ParseNode(line); ok {
-			nodes[node.Name] = node
-		}
+	if len(names) == 0 {
+		c.rows.keep(nodes)
 	}
 	return nodes, nil
 }

@@ -33,6 +33,8 @@ type config struct {
 	Listen   string `yaml:"listen"`
 	Snapshot string `yaml:"snapshot"`
 	LogLevel string `yaml:"log_level"`
+	// PprofSocket is where the broker shows what it does itself; empty: nowhere.
+	PprofSocket string `yaml:"pprof_socket"`
 
 	TLS tlsConfig `yaml:"tls"`
 
@@ -177,6 +179,9 @@ func (c config) validate() error {
 	}
 	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("log_level: %w", err)
+	}
+	if c.PprofSocket != "" && !filepath.IsAbs(c.PprofSocket) || c.PprofSocket == c.Socket {
+		return fmt.Errorf("pprof_socket: %q is no absolute path of its own", c.PprofSocket)
 	}
 	if len(c.ResetCommand) > 0 {
 		if _, err := power.New(c.ResetCommand); err != nil {

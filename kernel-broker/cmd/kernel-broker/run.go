@@ -278,6 +278,12 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 	if err != nil {
 		return errors.Join(err, local.Close())
 	}
+	var profiles net.Listener
+	if c.PprofSocket != "" {
+		if profiles, err = listenPprof(ctx, c.PprofSocket); err != nil {
+			return errors.Join(err, local.Close(), network.Close())
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts := map[string]func() error{
@@ -286,6 +292,9 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 		"controller":   func() error { return ctl.Run(ctx) },
 		"snapshot":     func() error { return ctl.Publish(ctx, c.Snapshot) },
 		"policy":       func() error { return auth.follow(ctx) },
+	}
+	if profiles != nil {
+		parts["pprof socket"] = func() error { return servePprof(ctx, profiles) }
 	}
 	failed := make(chan error, len(parts))
 	var group sync.WaitGroup
@@ -312,13 +321,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 // listenLocal makes the socket that every user of the host may connect to; who
 // may call what is decided per call.
 func listenLocal(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		return nil, errors.Join(fmt.Errorf("socket %q: another broker serves it", path), conn.Close())
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := takeSocket(path); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("unix", path)
@@ -329,4 +332,18 @@ func listenLocal(path string) (net.Listener, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// takeSocket makes way for a socket at a path where nobody serves one.
+func takeSocket(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		return errors.Join(fmt.Errorf("socket %q: another broker serves it", path), conn.Close())
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -66,22 +66,64 @@ func name(program string, arguments []string) string {
 type printed struct {
 	text strings.Builder
 	most int
+	size int
 	full bool
 	end  func()
+	// line gets the output instead, and the text only has what an error may quote.
+	line    func([]byte)
+	partial []byte
 }
 
 func (p *printed) Write(data []byte) (int, error) {
-	if len(data) > p.most-p.text.Len() {
+	if len(data) > p.most-p.size {
 		p.full = true
 		p.end()
 		return 0, errors.New("output limit exceeded")
 	}
-	return p.text.Write(data)
+	p.size += len(data)
+	if p.line == nil {
+		return p.text.Write(data)
+	}
+	p.text.Write(data[:min(len(data), max(0, maxText-p.text.Len()))])
+	for rest := data; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n') + 1
+		if end == 0 {
+			p.partial = append(p.partial, rest...)
+			break
+		}
+		if len(p.partial) > 0 {
+			p.partial = append(p.partial, rest[:end]...)
+			p.line(p.partial)
+			p.partial = p.partial[:0]
+		} else {
+			p.line(rest[:end])
+		}
+		rest = rest[end:]
+	}
+	return len(data), nil
+}
+
+// ended hands over a last line without a break.
+func (p *printed) ended() {
+	if len(p.partial) > 0 {
+		p.line(p.partial)
+	}
 }
 
 // Run executes one command, without a shell, and returns what it printed. Slurm's commands report some refusals on stderr
 // with exit 0, so stderr is returned too. An *ExitError has the exit code; all other errors are kb.ErrUnavailable.
 func (r Runner) Run(ctx context.Context, program string, arguments ...string) (stdout, stderr string, err error) {
+	return r.run(ctx, nil, program, arguments)
+}
+
+// Lines is Run for a command that prints much: line gets each line with its break, and must not keep it. With an error it got
+// some of them.
+func (r Runner) Lines(ctx context.Context, line func([]byte), program string, arguments ...string) error {
+	_, _, err := r.run(ctx, line, program, arguments)
+	return err
+}
+
+func (r Runner) run(ctx context.Context, line func([]byte), program string, arguments []string) (stdout, stderr string, err error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if r.Limit > 0 {
@@ -90,7 +132,7 @@ func (r Runner) Run(ctx context.Context, program string, arguments ...string) (s
 		defer end()
 	}
 	r.MaxOutput = cmp.Or(r.MaxOutput, 64<<20)
-	out, errs := &printed{most: r.MaxOutput, end: cancel}, &printed{most: r.MaxOutput, end: cancel}
+	out, errs := &printed{most: r.MaxOutput, end: cancel, line: line}, &printed{most: r.MaxOutput, end: cancel}
 	cmd := r.command(within, program, arguments)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(r.Input), out, errs
 	err = cmd.Run()
@@ -98,6 +140,7 @@ func (r Runner) Run(ctx context.Context, program string, arguments ...string) (s
 	var exit *exec.ExitError
 	switch command := name(program, arguments); {
 	case err == nil:
+		out.ended()
 		return stdout, stderr, nil
 	case out.full || errs.full:
 		return "", "", fmt.Errorf("%s printed more than the limit of %d bytes (run it by hand to see its output): %w", command, r.MaxOutput, kb.ErrUnavailable)

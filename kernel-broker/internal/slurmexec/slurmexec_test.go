@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,5 +71,24 @@ func TestErrors(t *testing.T) {
 	}
 	if _, _, err := (Runner{}).Run(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("no program: %v", err)
+	}
+}
+
+// Lines come whole, however the command writes them; what is more than the limit ends it, and a refusal quotes the output.
+func TestLines(t *testing.T) {
+	var lines []string
+	keep := func(line []byte) { lines = append(lines, string(line)) }
+	long := strings.Repeat("x", 100_000)
+	err := Runner{}.Lines(t.Context(), keep, script(t, `printf 'one\ntw'; sleep 0.1; printf 'o\n\n'; printf '%s\nlast' "$1"`), long)
+	if want := []string{"one\n", "two\n", "\n", long + "\n", "last"}; err != nil || !slices.Equal(lines, want) {
+		t.Errorf("%d lines, %.100q, %v", len(lines), lines, err)
+	}
+	err = Runner{MaxOutput: 1000}.Lines(t.Context(), keep, script(t, "while :; do echo more; done"))
+	if !errors.Is(err, kb.ErrUnavailable) || !strings.Contains(err.Error(), "limit of 1000 bytes") {
+		t.Errorf("too much: %v", err)
+	}
+	err = Runner{}.Lines(t.Context(), keep, script(t, "echo Node n9 not found; exit 1"))
+	if refused := new(ExitError); !errors.As(err, &refused) || refused.Text != "Node n9 not found" {
+		t.Errorf("refused: %v", err)
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kb-bench measures what the product costs: the switch, building
-// kernels, and collectors; and what kernels do to the ocean model, to messages and to
-// a core's noise.
+// kernels, collectors, and the broker at thousands of nodes; and what kernels do to the
+// ocean model, to messages and to a core's noise.
 package main
 
 import (
@@ -27,6 +27,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
 	"github.com/kernelbroker/kernelbroker/tests/bench/mpi"
 	"github.com/kernelbroker/kernelbroker/tests/bench/ocean"
+	"github.com/kernelbroker/kernelbroker/tests/bench/scale"
 )
 
 var version = "devel"
@@ -45,7 +46,7 @@ not an error.
 Exit codes: 0 measured, 1 something did not work.`,
 		Version: version, SilenceUsage: true, SilenceErrors: true,
 	}
-	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand(), mitgcmCommand(), mpiCommand(), coresCommand())
+	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand(), mitgcmCommand(), mpiCommand(), coresCommand(), scaleCommand())
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kb-bench:", err)
 		os.Exit(1)
@@ -294,6 +295,40 @@ emulator's, and is not shown.`,
 	}
 	guest.Flags().IntVar(&milliseconds, "milliseconds", 1000, "how long the threads compute")
 	cmd.AddCommand(guest)
+	return cmd
+}
+
+func scaleCommand() *cobra.Command {
+	var o scale.Options
+	var out string
+	cmd := &cobra.Command{
+		Use:   "scale",
+		Short: "Measure what the broker costs at thousands of nodes",
+		Long: `kb-bench scale runs the built broker, with TLS and its embedded etcd, for thousands
+of simulated nodes and a simulated slurmctld: all agents connect at once, nothing
+happens, a job of ten nodes, a wave of jobs on a quarter of the nodes, a broker
+that is killed in such a wave, a restart. The nodes are the product's own agents,
+in this process; their boots take simulated time.
+
+Processor time is the broker's own. Seconds are those of a machine that broker and
+agents share.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result, err := scale.Run(cmd.Context(), o, os.Stderr)
+			if result == nil || len(result.Runs) == 0 {
+				return err
+			}
+			result.Command, result.Machine = command(), fmt.Sprintf("%d CPUs", runtime.NumCPU())
+			return errors.Join(err, show(out, result))
+		},
+	}
+	f := cmd.Flags()
+	f.IntSliceVar(&o.Nodes, "nodes", []int{1000, 10000}, "numbers of nodes, growing")
+	f.StringVar(&o.Broker, "broker", "build/bin/kernel-broker", "the broker")
+	f.StringVar(&o.Slurm, "slurm", "build/bin/kb-slurm", "program that stands for Slurm's commands")
+	f.StringVar(&o.Profiles, "pprof", "", "folder for profiles of the broker's processor time and memory, by phase (default none)")
+	f.StringVar(&o.Dir, "dir", "build/scale", "folder of the run")
+	f.StringVar(&out, "json", "build/bench-scale.json", "file for the results")
 	return cmd
 }
 
