@@ -153,10 +153,13 @@ func (s *Store) Get(ctx context.Context, key string) (store.Record, error) {
 	return s.record(resp.Kvs[0]), nil
 }
 
+// Limits implements store.Store.
+func (s *Store) Limits() store.Limits { return store.MostLimits }
+
 // Commit implements store.Store: one etcd transaction. Its else branch reads the fenced keys, so that the conflict names
 // the key as the server saw it at that instant.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
-	if err := store.Check(writes); err != nil {
+	if err := store.Check(writes, s.Limits()); err != nil {
 		return 0, err
 	}
 	ctx, cancel := s.request(ctx)
