@@ -28,7 +28,7 @@ var (
 // ctx when this one may not act any more. The broker's own etcd is nobody else's,
 // by the lock on its folder.
 func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, service *notify.Service, end context.CancelCauseFunc) error {
-	if len(c.Etcd.Endpoints) == 0 {
+	if !c.Etcd.external() {
 		return nil
 	}
 	host, err := os.Hostname()

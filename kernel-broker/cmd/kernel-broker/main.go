@@ -69,6 +69,9 @@ usage or a bad configuration.`,
 			}
 			if len(endpoints) > 0 {
 				c.Etcd.Endpoints = endpoints
+				if err := c.Etcd.validate(c.Cluster); err != nil {
+					return usageError{err}
+				}
 			}
 			var level slog.Level
 			if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {

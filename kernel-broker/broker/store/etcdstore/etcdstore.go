@@ -22,8 +22,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -47,18 +45,19 @@ var reconnect = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6
 
 // Config names the etcd endpoints and the namespace.
 type Config struct {
-	Endpoints []string      // http://host:port, https://host:port or unix:///path
-	Cluster   string        // names the namespace, see Namespace
-	TLS       *tls.Config   // for https endpoints
-	Username  string        // empty: no authentication
-	Password  string        //
-	Timeout   time.Duration // of one request; 0: DefaultTimeout
-	Logger    *slog.Logger  // nil: slog.Default()
+	Endpoints []string                    // all http://host:port, all https://host:port, or unix:///path
+	Prefix    string                      // of the namespace; empty: DefaultPrefix
+	Cluster   string                      // names the namespace, see Namespace
+	TLS       func() (*tls.Config, error) // read for each connection to an https endpoint; nil: Go's defaults
+	User      string                      // empty: none, or the one that the client's certificate names
+	Password  func() (string, error)      // of User; read each time that etcd asks for it
+	Timeout   time.Duration               // of one request; 0: DefaultTimeout
+	Logger    *slog.Logger                // nil: slog.Default()
 }
 
 // Store is a store.Store in etcd.
 type Store struct {
-	client  *clientv3.Client
+	client  clients
 	prefix  string
 	timeout time.Duration
 	log     *slog.Logger
@@ -71,38 +70,41 @@ type Store struct {
 	leads   atomic.Pointer[leadership] // nil: no lease required to write
 }
 
-var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+// DefaultPrefix begins the namespaces of all clusters of an etcd.
+const DefaultPrefix = "/kernel-broker"
+
+var (
+	clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+	prefixText  = regexp.MustCompile(`^/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$`)
+)
+
+const maxPrefix = 128
 
 // Namespace is the prefix of all keys of a cluster.
-func Namespace(cluster string) (string, error) {
+func Namespace(prefix, cluster string) (string, error) {
+	prefix = cmp.Or(prefix, DefaultPrefix)
+	if len(prefix) > maxPrefix || !prefixText.MatchString(prefix) {
+		return "", fmt.Errorf("prefix %q: letters, digits and . _ - with single inner slashes only, at most %d", prefix, maxPrefix)
+	}
 	if !clusterName.MatchString(cluster) {
 		return "", fmt.Errorf("cluster name %q: letters, digits and inner . _ - only, at most 64", cluster)
 	}
-	return "/kernel-broker/" + cluster + "/", nil
+	return prefix + "/" + cluster + "/", nil
 }
 
 // Open connects and waits, at most one request timeout, until the namespace can be read. Otherwise it returns
 // store.ErrUnavailable.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	prefix, err := Namespace(cfg.Cluster)
+	prefix, err := Namespace(cfg.Prefix, cfg.Cluster)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:            cfg.Endpoints,
-		TLS:                  cfg.TLS,
-		Username:             cfg.Username,
-		Password:             cfg.Password,
-		DialTimeout:          cfg.Timeout,
-		DialKeepAliveTime:    keepAliveInterval,
-		DialKeepAliveTimeout: keepAliveTimeout,
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: reconnect, MinConnectTimeout: cfg.Timeout})},
-		// The client logs every retry; relevant failures are returned as errors.
-		Logger: zap.NewNop(),
-	})
+	if len(cfg.Endpoints) == 0 {
+		return nil, fmt.Errorf("etcd: %w: no endpoints", store.ErrUnavailable)
+	}
+	client, err := connect(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("etcd %q: %w: %w", cfg.Endpoints, store.ErrUnavailable, err)
 	}

@@ -127,7 +127,7 @@ func (s *Store) keep(id clientv3.LeaseID, created int64) error {
 	if s.closing {
 		return fmt.Errorf("%w: closed", store.ErrUnavailable)
 	}
-	session, err := concurrency.NewSession(s.client, concurrency.WithLease(id), concurrency.WithContext(s.ctx))
+	session, err := concurrency.NewSession(s.client.Client, concurrency.WithLease(id), concurrency.WithContext(s.ctx))
 	if err != nil {
 		return fmt.Errorf("lease: %w", translate(err))
 	}
