@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -42,6 +43,17 @@ var MostLimits = Limits{Writes: MaxWrites, Bytes: MaxCommitBytes}
 
 // MaxRange is the maximum number of records of one Range.
 const MaxRange = 256
+
+// Keys that are no records but the store's own.
+const (
+	// ActingKey names the broker that acts.
+	ActingKey = "acting"
+	// CheckPrefix begins the keys with which a broker tries what it may do. They end by themselves.
+	CheckPrefix = "check/"
+)
+
+// Own reports whether a key is the store's own.
+func Own(key string) bool { return key == ActingKey || strings.HasPrefix(key, CheckPrefix) }
 
 // Record is one key as it is now.
 type Record struct {

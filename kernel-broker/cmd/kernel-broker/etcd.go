@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -144,6 +145,25 @@ func (e etcdConfig) tls() (*tls.Config, error) {
 	// Shown also where the server names other authorities, which then says that it refuses this one.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
 	return config, nil
+}
+
+// examine finds out whether the broker can work with an etcd that others run. It returns how large the database may become.
+func (e etcdConfig) examine(ctx context.Context, kept *etcdstore.Store, log *slog.Logger) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	found, err := kept.Examine(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("etcd: %w", err)
+	}
+	for _, w := range found.Warnings {
+		log.Warn("something of this etcd should be mended", "what", w)
+	}
+	if found.Quota > 0 && found.Quota < e.QuotaBytes {
+		log.Warn("etcd's database is smaller than etcd.quota_bytes, and the records of jobs take half of it: raise --quota-backend-bytes, or lower etcd.quota_bytes",
+			"quota_backend_bytes", found.Quota, "quota_bytes", e.QuotaBytes)
+		return found.Quota, nil
+	}
+	return e.QuotaBytes, nil
 }
 
 const maxPassword = 4096

@@ -61,6 +61,11 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			log.Error("store not closed", "error", err)
 		}
 	}()
+	if c.Etcd.external() {
+		if c.Etcd.QuotaBytes, err = c.Etcd.examine(ctx, kept, log); err != nil {
+			return err
+		}
+	}
 	if err := lead(ctx, c, log, kept, service, cancel); err != nil {
 		return err
 	}

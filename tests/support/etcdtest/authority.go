@@ -124,3 +124,12 @@ func write(t *testing.T, path, kind string, der []byte, mode os.FileMode) {
 		t.Fatal(err)
 	}
 }
+
+// As has a client's certificate that names a user of etcd.
+func (a *Authority) As(t *testing.T, user string) func() (*tls.Config, error) {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(a.Issue(t, t.TempDir(), user))
+	return func() (*tls.Config, error) {
+		return &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, err
+	}
+}

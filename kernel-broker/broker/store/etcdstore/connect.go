@@ -52,7 +52,8 @@ func connect(cfg Config) (clients, error) {
 	}
 	c.Username = cfg.User
 	if c.Password, err = cfg.Password(); err != nil {
-		return clients{}, errors.Join(err, login.Close())
+		_ = login.Close() // nothing was sent
+		return clients{}, fmt.Errorf("%w: %w", errOwn, err)
 	}
 	client, err := clientv3.New(c)
 	if err != nil {
@@ -71,6 +72,9 @@ func (c clients) Close() error {
 	}
 	return err
 }
+
+// errOwn is what is wrong on this side.
+var errOwn = errors.New("not asked")
 
 // passwords authenticates with the password as it is now. The client asks for a new token when etcd no longer knows the
 // old one. It sends the old one with that question, which etcd 3.4 refuses, and then asks again without end; so another

@@ -57,6 +57,7 @@ type Config struct {
 
 // Store is a store.Store in etcd.
 type Store struct {
+	cfg     Config
 	client  clients
 	prefix  string
 	timeout time.Duration
@@ -68,6 +69,9 @@ type Store struct {
 	mu      sync.Mutex
 	closing bool
 	leads   atomic.Pointer[leadership] // nil: no lease required to write
+
+	limits   atomic.Pointer[serverLimits]
+	learning sync.Mutex
 }
 
 // DefaultPrefix begins the namespaces of all clusters of an etcd.
@@ -104,14 +108,19 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if len(cfg.Endpoints) == 0 {
 		return nil, fmt.Errorf("etcd: %w: no endpoints", store.ErrUnavailable)
 	}
+	failed := func(err error) error {
+		return fmt.Errorf("etcd: %w: %w", store.ErrUnavailable, explain(ctx, cfg, prefix, err))
+	}
 	client, err := connect(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("etcd %q: %w: %w", cfg.Endpoints, store.ErrUnavailable, err)
+		return nil, failed(err)
 	}
-	s := &Store{client: client, prefix: prefix, timeout: cfg.Timeout, log: cfg.Logger}
+	s := &Store{cfg: cfg, client: client, prefix: prefix, timeout: cfg.Timeout, log: cfg.Logger}
+	limits := defaultLimits
+	s.limits.Store(&limits)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if _, err := s.Get(ctx, "reachable?"); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("etcd %q: %w", cfg.Endpoints, errors.Join(err, s.Close()))
+		return nil, errors.Join(failed(err), s.Close())
 	}
 	return s, nil
 }
@@ -155,13 +164,10 @@ func (s *Store) Get(ctx context.Context, key string) (store.Record, error) {
 	return s.record(resp.Kvs[0]), nil
 }
 
-// Limits implements store.Store.
-func (s *Store) Limits() store.Limits { return store.MostLimits }
-
 // Commit implements store.Store: one etcd transaction. Its else branch reads the fenced keys, so that the conflict names
 // the key as the server saw it at that instant.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
-	if err := store.Check(writes, s.Limits()); err != nil {
+	if err := cmp.Or(store.Check(writes, s.Limits()), s.fits(writes)); err != nil {
 		return 0, err
 	}
 	ctx, cancel := s.request(ctx)
@@ -183,11 +189,15 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error
 	leader, leads := s.fence()
 	if leads {
 		fences = append(fences, leader)
-		reads = append(reads, clientv3.OpGet(s.prefix+leaderKey))
+		reads = append(reads, clientv3.OpGet(s.prefix+store.ActingKey))
 	}
 	resp, err := s.client.Txn(ctx).If(fences...).Then(changes...).Else(reads...).Commit()
 	if err != nil {
-		return 0, fmt.Errorf("commit: %w", translate(err))
+		err = translate(err)
+		if errors.Is(err, store.ErrTooLarge) {
+			s.learn()
+		}
+		return 0, fmt.Errorf("commit: %w", err)
 	}
 	if !resp.Succeeded && leads {
 		if err := s.overtaken(resp); err != nil {

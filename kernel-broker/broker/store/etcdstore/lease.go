@@ -20,9 +20,6 @@ import (
 // dead.
 const DefaultTTL = 10 * time.Second
 
-// leaderKey names the acting broker of a namespace.
-const leaderKey = "acting"
-
 // Claim identifies a broker that wants to act on a namespace.
 type Claim struct {
 	// Holder is for administrators: who acts, and since when.
@@ -82,7 +79,7 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 
 // claim tries once and returns the current holder, if any.
 func (s *Store) claim(ctx context.Context, c Claim) (holder string, err error) {
-	key := s.prefix + leaderKey
+	key := s.prefix + store.ActingKey
 	rctx, cancel := s.request(ctx)
 	defer cancel()
 	have, err := s.client.Get(rctx, key)
@@ -164,7 +161,7 @@ func (s *Store) fence() (clientv3.Cmp, bool) {
 	if l == nil {
 		return clientv3.Cmp{}, false
 	}
-	return clientv3.Compare(clientv3.CreateRevision(s.prefix+leaderKey), "=", l.created), true
+	return clientv3.Compare(clientv3.CreateRevision(s.prefix+store.ActingKey), "=", l.created), true
 }
 
 // holderText is the key's value: the place, a line break, and the holder.
