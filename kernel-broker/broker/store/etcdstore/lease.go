@@ -77,6 +77,12 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 	}
 }
 
+// TryLead is Lead without waiting. It returns the broker that acts; nobody does if that is empty, and the caller leads.
+func (s *Store) TryLead(ctx context.Context, c Claim) (holder string, err error) {
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	return s.claim(ctx, c)
+}
+
 // claim tries once and returns the current holder, if any.
 func (s *Store) claim(ctx context.Context, c Claim) (holder string, err error) {
 	key := s.prefix + store.ActingKey

@@ -175,6 +175,25 @@ func TestWaitingOutlastsEtcd(t *testing.T) {
 	}
 }
 
+// Who does not want to wait hears who acts, and takes over from a dead process at his own place.
+func TestTryLead(t *testing.T) {
+	endpoint := embedded(t, t.TempDir())
+	first, second := openCluster(t, endpoint, "a", 0), openCluster(t, endpoint, "a", 0)
+	closing(t, first)
+	closing(t, second)
+	for _, c := range []struct {
+		s             *etcdstore.Store
+		place, holder string
+	}{{first, "here", ""}, {second, "there", "a broker"}, {second, "here", ""}} {
+		if holder, err := c.s.TryLead(t.Context(), claim("a broker", c.place)); err != nil || holder != c.holder {
+			t.Errorf("%s: %q, %v", c.place, holder, err)
+		}
+	}
+	_, err := first.Commit(t.Context(), put("k", "v", 0))
+	wantError(t, err, store.ErrOvertaken)
+	commit(t, second, put("k", "v", 0))
+}
+
 // Nobody waits for a broker that was never seen.
 func TestLeadWithoutEtcd(t *testing.T) {
 	p := newProxy(t, embedded(t, t.TempDir()))
