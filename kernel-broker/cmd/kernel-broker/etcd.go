@@ -158,6 +158,9 @@ func (e etcdConfig) examine(ctx context.Context, kept *etcdstore.Store, log *slo
 	for _, w := range found.Warnings {
 		log.Warn("something of this etcd should be mended", "what", w)
 	}
+	for _, m := range found.Members {
+		log.Info("etcd", "endpoint", m.Endpoint, "version", m.Version, "used_bytes", m.Used, "quota_bytes", m.Quota)
+	}
 	if found.Quota > 0 && found.Quota < e.QuotaBytes {
 		log.Warn("etcd's database is smaller than etcd.quota_bytes, and the records of jobs take half of it: raise --quota-backend-bytes, or lower etcd.quota_bytes",
 			"quota_backend_bytes", found.Quota, "quota_bytes", e.QuotaBytes)

@@ -30,6 +30,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/site"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/notify"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
@@ -66,7 +67,14 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			return err
 		}
 	}
+	// Before it waits, and after: another broker may have changed it.
+	if err := site.Check(ctx, kept, c.place()); err != nil {
+		return err
+	}
 	if err := lead(ctx, c, log, kept, service, cancel); err != nil {
+		return err
+	}
+	if err := claimSite(ctx, c, kept, log); err != nil {
 		return err
 	}
 	// Set before anybody asks: what is held is known once there is a controller.
@@ -184,7 +192,7 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (*etcdstore.Stor
 		return kept, kept.Close, nil
 	}
 	server, err := openretry.Open(ctx, openretry.Patience, etcdserver.ErrInUse, func() (*etcdserver.Server, error) {
-		return etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(c.DataDir, "etcd"), Quota: c.Etcd.QuotaBytes, Logger: log})
+		return etcdserver.Start(ctx, etcdserver.Config{Dir: c.etcdDir(), Quota: c.Etcd.QuotaBytes, Logger: log})
 	})
 	if err != nil {
 		return nil, nil, err

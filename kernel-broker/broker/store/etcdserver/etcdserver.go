@@ -289,12 +289,15 @@ func bridge(log *slog.Logger) *zap.Logger {
 
 type core struct{ handler slog.Handler }
 
+// Fatal is the level of messages with which etcd ends the process.
+const Fatal = slog.LevelError + 4
+
 // level is four times zap's, but for what etcd says at Info and below.
 func level(l zapcore.Level) slog.Level {
 	if l <= zapcore.InfoLevel {
 		return slog.LevelDebug + 4*slog.Level(l)
 	}
-	return 4 * slog.Level(min(l, zapcore.ErrorLevel))
+	return min(4*slog.Level(l), Fatal)
 }
 
 func (c *core) Enabled(l zapcore.Level) bool {

@@ -167,6 +167,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.Record, error) {
 // Commit implements store.Store: one etcd transaction. Its else branch reads the fenced keys, so that the conflict names
 // the key as the server saw it at that instant.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
+	limits := s.limits.Load()
 	if err := cmp.Or(store.Check(writes, s.Limits()), s.fits(writes)); err != nil {
 		return 0, err
 	}
@@ -195,7 +196,7 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error
 	if err != nil {
 		err = translate(err)
 		if errors.Is(err, store.ErrTooLarge) {
-			s.learn()
+			s.learn(limits)
 		}
 		return 0, fmt.Errorf("commit: %w", err)
 	}

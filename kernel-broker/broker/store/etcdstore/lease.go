@@ -83,6 +83,20 @@ func (s *Store) TryLead(ctx context.Context, c Claim) (holder string, err error)
 	return s.claim(ctx, c)
 }
 
+// Acting names the broker that acts, if any.
+func (s *Store) Acting(ctx context.Context) (holder string, err error) {
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	have, err := s.client.Get(ctx, s.prefix+store.ActingKey)
+	if err != nil {
+		return "", fmt.Errorf("who acts: %w", translate(err))
+	}
+	for _, kv := range have.Kvs {
+		_, holder = parseHolder(kv.Value)
+	}
+	return holder, nil
+}
+
 // claim tries once and returns the current holder, if any.
 func (s *Store) claim(ctx context.Context, c Claim) (holder string, err error) {
 	key := s.prefix + store.ActingKey

@@ -63,18 +63,20 @@ func (s *Store) fits(writes []store.Write) error {
 }
 
 // learn finds the limits out after a server has refused a request for its size.
-func (s *Store) learn() {
+func (s *Store) learn(had *serverLimits) {
 	s.learning.Lock()
 	defer s.learning.Unlock()
+	if s.limits.Load() != had {
+		return // another commit has just found them out
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, measureTime)
 	defer cancel()
-	before := *s.limits.Load()
 	for _, endpoint := range s.cfg.Endpoints {
 		if err := s.measureMember(ctx, endpoint); err != nil {
 			s.log.Warn("limits of etcd not found out", "endpoint", endpoint, "error", err)
 		}
 	}
-	if now := *s.limits.Load(); now != before {
+	if now := *s.limits.Load(); now != *had {
 		s.log.Warn("etcd takes smaller requests than before", "operations", now.ops, "bytes", now.bytes)
 	}
 }
@@ -102,24 +104,19 @@ func (s *Store) measureMember(ctx context.Context, endpoint string) error {
 // measure finds the limits out by requests that change nothing.
 func (s *Store) measure(ctx context.Context, kv clientv3.KV) (serverLimits, error) {
 	full := s.full()
-	ops, err := largest(full.ops, 1, func(n int) error { return s.try(ctx, kv, n, 1) })
+	ops, err := largest(full.ops, defaultLimits.ops, 1, func(n int) error { return s.try(ctx, kv, n, 1) })
 	if err != nil {
 		return serverLimits{}, err
 	}
-	bytes, err := largest(full.bytes, limitStep, func(n int) error { return s.try(ctx, kv, 1, n) })
+	bytes, err := largest(full.bytes, full.bytes/2, limitStep, func(n int) error { return s.try(ctx, kv, 1, n) })
 	return serverLimits{ops, bytes}, err
 }
 
-// largest is the largest number up to full, in steps, that is not too large.
-func largest(full, step int, try func(int) error) (int, error) {
-	taken, refused := 0, full
-	for n := full; ; n = taken + (refused-taken)/2/step*step {
-		if n == taken {
-			return taken, nil
-		}
+// largest is the largest number up to full, in steps, that is not too large. It tries full first and then what is likely.
+func largest(full, likely, step int, try func(int) error) (int, error) {
+	taken, refused := 0, full+1
+	for n := full; n > taken; {
 		switch err := try(n); {
-		case err == nil && n == full:
-			return full, nil
 		case err == nil:
 			taken = n
 		case errors.Is(err, store.ErrTooLarge):
@@ -127,7 +124,13 @@ func largest(full, step int, try func(int) error) (int, error) {
 		default:
 			return 0, err
 		}
+		if n == full {
+			n = likely
+		} else {
+			n = taken + (refused-taken)/2/step*step
+		}
 	}
+	return taken, nil
 }
 
 // try sends a transaction of so many operations and bytes whose condition never holds: the bytes are the value that a key

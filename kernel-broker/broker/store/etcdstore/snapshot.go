@@ -4,9 +4,11 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
@@ -55,4 +57,21 @@ func (p *Snapshot) Records(ctx context.Context) iter.Seq2[store.Record, error] {
 			from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
 		}
 	}
+}
+
+// Uncompacted reports whether etcd still has the history since a key was made: then nothing compacts it.
+func (s *Store) Uncompacted(ctx context.Context, key string) (bool, error) {
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	resp, err := s.client.Get(ctx, s.prefix+key, clientv3.WithKeysOnly())
+	if err == nil && len(resp.Kvs) > 0 {
+		_, err = s.client.Get(ctx, s.prefix+key, clientv3.WithKeysOnly(), clientv3.WithRev(resp.Kvs[0].CreateRevision))
+	}
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("history of %q: %w", key, translate(err))
+	}
+	return len(resp.Kvs) > 0, nil
 }

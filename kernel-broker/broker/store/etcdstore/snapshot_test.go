@@ -12,6 +12,28 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/support/etcdtest"
 )
 
+// An etcd that compacts nothing is told from one that does.
+func TestUncompacted(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.Options{})
+	s := openCluster(t, server.Endpoint, "a", 0)
+	closing(t, s)
+	grows := func(key string, want bool) {
+		t.Helper()
+		if got, err := s.Uncompacted(t.Context(), key); err != nil || got != want {
+			t.Errorf("%q: %v, %v", key, got, err)
+		}
+	}
+	grows("site", false)
+	commit(t, s, put("site", "v", 0))
+	at := commit(t, s, put("k", "v", 0))
+	grows("site", true)
+	if _, err := server.Client("").Compact(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
+	grows("site", false)
+	grows("k", true)
+}
+
 // A snapshot is as of one revision, whatever is written meanwhile, and has nothing of the store's own.
 func TestSnapshot(t *testing.T) {
 	for name, endpoint := range map[string]string{"embedded": embedded(t, t.TempDir()), "external": etcdtest.Start(t, etcdtest.Options{}).Endpoint} {

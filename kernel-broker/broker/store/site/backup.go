@@ -36,9 +36,8 @@ const (
 type Header struct {
 	Version int    `json:"kernel_broker_backup"`
 	Cluster string `json:"cluster"`
-	// ID and Since are the site's; empty for a store of a version before sites had names.
+	// ID is the site's; empty for a store of a version before sites had names.
 	ID    string    `json:"id,omitempty"`
-	Since time.Time `json:"since,omitzero"`
 	Taken time.Time `json:"taken"`
 	// Revision of the store at which all records were read.
 	Revision int64 `json:"revision"`
@@ -78,7 +77,7 @@ func Write(ctx context.Context, to io.Writer, h Header, from Source, progress Pr
 		_, err = out.Write(text)
 		return err
 	}
-	h.Version, h.Cluster, h.ID, h.Since = backupVersion, from.Identity.Cluster, from.Identity.ID, from.Identity.Since
+	h.Version, h.Cluster, h.ID = backupVersion, from.Identity.Cluster, from.Identity.ID
 	s := Summary{Header: h}
 	if err := line(h); err != nil {
 		return s, err
@@ -128,7 +127,7 @@ func (b *Backup) Close() error { return b.file.Close() }
 // Source are the backup's records. One at a time may be read.
 func (b *Backup) Source() Source {
 	return Source{
-		Identity: Identity{Cluster: b.Cluster, ID: b.ID, Since: b.Since},
+		Identity: Identity{Cluster: b.Cluster, ID: b.ID},
 		Name:     fmt.Sprintf("restore of the backup of %s", b.Taken.UTC().Format(time.RFC3339)),
 		Count:    b.Records,
 		Records:  func(ctx context.Context) iter.Seq2[store.Record, error] { return b.records(ctx, new(Summary)) },

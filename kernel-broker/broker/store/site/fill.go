@@ -60,7 +60,7 @@ func Copy(ctx context.Context, from Source, to Target, progress Progress) error 
 	if err := to.fits(ctx, from, progress); err != nil {
 		return err
 	}
-	id.Unfinished = from.Name
+	id.Unfinished, id.Since = from.Name, time.Now().UTC().Truncate(time.Second)
 	if revision, err = to.mark(ctx, id, revision); err != nil {
 		return err
 	}
@@ -93,17 +93,17 @@ func (t Target) begin(ctx context.Context, from Source, local *Local, kept *Iden
 	case kept == nil:
 		empty, err := Empty(ctx, t.Store)
 		if err == nil && !empty {
-			err = fmt.Errorf("%s: %w: it has records: correct etcd.endpoints or etcd.prefix; or remove them: %s", t.Place.Store, ErrNotEmpty, t.Remove)
+			err = fmt.Errorf("%s: %w: it has records: %s", t.Place.Store, ErrNotEmpty, t.instead())
 		}
 		if err != nil {
 			return id, err
 		}
 	case kept.Unfinished == "":
-		return id, fmt.Errorf("%s: %w: it has the records of a site since %s: correct etcd.endpoints or etcd.prefix; or, if nobody needs them, remove them: %s",
-			t.Place.Store, ErrNotEmpty, kept.Since.Format(time.RFC3339), t.Remove)
+		return id, fmt.Errorf("%s: %w: it has the records of a site since %s: %s",
+			t.Place.Store, ErrNotEmpty, kept.Since.Format(time.RFC3339), t.instead())
 	case id.ID != "" && id.ID != kept.ID:
-		return id, fmt.Errorf("%s: %w: a %s of another site did not finish there: correct etcd.endpoints or etcd.prefix; or, if nobody needs that, remove it: %s",
-			t.Place.Store, ErrNotEmpty, kept.Unfinished, t.Remove)
+		return id, fmt.Errorf("%s: %w: a %s of another site did not finish there: %s",
+			t.Place.Store, ErrNotEmpty, kept.Unfinished, t.instead())
 	}
 	if id.ID == "" && local != nil {
 		id.ID = local.ID
@@ -112,6 +112,14 @@ func (t Target) begin(ctx context.Context, from Source, local *Local, kept *Iden
 		id.ID = newID()
 	}
 	return id, nil
+}
+
+// instead is what to do about a target that is not empty.
+func (t Target) instead() string {
+	if t.Kind == Embedded {
+		return "if nobody needs them, " + t.Remove
+	}
+	return "correct etcd.endpoints or etcd.prefix; or, if nobody needs them: " + t.Remove
 }
 
 // fits looks at all records before the first is written.

@@ -36,10 +36,11 @@ const (
 
 // Identity names the site whose records a store has.
 type Identity struct {
-	Format  int       `json:"format"`
-	Cluster string    `json:"cluster"`
-	ID      string    `json:"id"`
-	Since   time.Time `json:"since"`
+	Format  int    `json:"format"`
+	Cluster string `json:"cluster"`
+	ID      string `json:"id"`
+	// Since when this store has them.
+	Since time.Time `json:"since"`
 	// Unfinished is what fills the store; empty: all records are there.
 	Unfinished string `json:"unfinished,omitempty"`
 }
