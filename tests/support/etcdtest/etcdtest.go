@@ -192,3 +192,8 @@ func freeAddresses(t *testing.T, n int) (free []string) {
 	}
 	return free
 }
+
+// All keys.
+func All(op *clientv3.Op) {
+	clientv3.WithPrefix()(op)
+}
