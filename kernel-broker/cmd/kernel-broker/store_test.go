@@ -507,7 +507,12 @@ func TestBackupIsKilled(t *testing.T) {
 		}
 		stopped <- err
 	}()
-	defer func() { cancel(); <-stopped }()
+	defer func() {
+		cancel()
+		if err := <-stopped; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}()
 	dir := t.TempDir()
 	whole := func(path string) {
 		t.Helper()

@@ -340,7 +340,7 @@ func (t transfer) adopt(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeKept()) }()
-	if _, err := site.Adopt(ctx, kept, t.c.place(), time.Now()); err != nil {
+	if _, err := site.Adopt(ctx, kept, t.c.place()); err != nil {
 		return err
 	}
 	fmt.Fprintf(t.out, "%s takes the records in %s as its own\n", t.c.DataDir, t.c.place().Store)

@@ -33,7 +33,7 @@ func TestCertificatesAreReadForEachConnection(t *testing.T) {
 	now := atomic.Pointer[tls.Config]{}
 	now.Store(first.Client(t))
 	server := etcdtest.Start(t, etcdtest.Options{Authority: first})
-	config := etcdstore.Config{Endpoints: []string{server.Endpoint}, Cluster: "a", Logger: quiet, Timeout: 2 * time.Second,
+	config := etcdstore.Config{Endpoints: []string{server.Endpoint}, Cluster: "a", Logger: quiet, Timeout: time.Second,
 		TLS: func() (*tls.Config, error) { return now.Load().Clone(), nil }}
 	s, err := etcdstore.Open(t.Context(), config)
 	if err != nil {

@@ -186,7 +186,7 @@ func TestMembersAreExamined(t *testing.T) {
 	one := etcdtest.Start(t, etcdtest.Options{})
 	open := func(endpoints ...string) *etcdstore.Store {
 		t.Helper()
-		s, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cluster: "a", Timeout: 3 * time.Second, Logger: quiet})
+		s, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cluster: "a", Timeout: time.Second, Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,7 +74,7 @@ func Claim(ctx context.Context, s store.Store, p Place, now time.Time) (Identity
 }
 
 // Adopt says that the records of a store are this data folder's, whatever it knew before.
-func Adopt(ctx context.Context, s store.Store, p Place, now time.Time) (Identity, error) {
+func Adopt(ctx context.Context, s store.Store, p Place) (Identity, error) {
 	kept, _, err := Read(ctx, s)
 	if err != nil {
 		return Identity{}, err

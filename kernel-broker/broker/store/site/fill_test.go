@@ -135,12 +135,12 @@ func TestCopyOfAFaultySource(t *testing.T) {
 	broken := from(t, s)
 	broken.Records = func(ctx context.Context) iter.Seq2[store.Record, error] {
 		return func(yield func(store.Record, error) bool) {
-			for rec := range current(ctx, s) {
+			for rec, err := range current(ctx, s) {
 				if rec.Key > "jobs/050" {
 					yield(store.Record{}, errDamaged)
 					return
 				}
-				if !yield(rec, nil) {
+				if !yield(rec, err) {
 					return
 				}
 			}

@@ -111,7 +111,7 @@ func TestForeignRecordsAreRefused(t *testing.T) {
 	if local, err := ReadLocal(theirs.Dir); local != nil || err != nil {
 		t.Errorf("it has a name: %+v, %v", local, err)
 	}
-	id, err := Adopt(t.Context(), s, theirs, noon)
+	id, err := Adopt(t.Context(), s, theirs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestForeignRecordsAreRefused(t *testing.T) {
 	if err := Check(t.Context(), old, ours); !errors.Is(err, ErrForeign) {
 		t.Errorf("without a name: %v", err)
 	}
-	id, err = Adopt(t.Context(), old, ours, noon)
+	id, err = Adopt(t.Context(), old, ours)
 	if again, cerr := Claim(t.Context(), old, ours, noon); err != nil || cerr != nil || again.ID != id.ID {
 		t.Errorf("%+v, %+v, %v, %v", id, again, err, cerr)
 	}
