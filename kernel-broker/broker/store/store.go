@@ -48,12 +48,16 @@ const MaxRange = 256
 const (
 	// ActingKey names the broker that acts.
 	ActingKey = "acting"
+	// EpochKey has the number of the last time that a broker began to act.
+	EpochKey = "epoch"
 	// CheckPrefix begins the keys with which a broker tries what it may do. They end by themselves.
 	CheckPrefix = "check/"
 )
 
 // Own reports whether a key is the store's own.
-func Own(key string) bool { return key == ActingKey || strings.HasPrefix(key, CheckPrefix) }
+func Own(key string) bool {
+	return key == ActingKey || key == EpochKey || strings.HasPrefix(key, CheckPrefix)
+}
 
 // Record is one key as it is now.
 type Record struct {

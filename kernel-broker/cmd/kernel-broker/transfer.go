@@ -36,8 +36,8 @@ type transfer struct {
 	patience time.Duration // with a broker that may be dead
 }
 
-// outlives is how long a lease outlives its dead holder, and a little.
-const outlives = etcdstore.DefaultTTL + 2*time.Second
+// outlives is how long a lease outlives its dead holder, and a little: that of an older broker lasts 10 s.
+const outlives = 12 * time.Second
 
 // A backup is begun again when etcd drops the history that it reads.
 const backupTries = 3

@@ -68,7 +68,9 @@ type Store struct {
 	cancel  context.CancelFunc
 	mu      sync.Mutex
 	closing bool
-	leads   atomic.Pointer[leadership] // nil: no lease required to write
+	term    atomic.Pointer[term] // nil: no lease required to write
+	group   sync.WaitGroup       // ends at Close
+	own     atomic.Uint64        // epoch without a lease
 
 	limits   atomic.Pointer[serverLimits]
 	learning sync.Mutex
@@ -136,6 +138,7 @@ func (s *Store) Close() error {
 	}
 	s.resign()
 	s.cancel()
+	s.group.Wait()
 	// The client reports its own cancelled context here.
 	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("etcd client: %w", err)

@@ -35,7 +35,7 @@ const (
 // Limits implements store.Store.
 func (s *Store) Limits() store.Limits {
 	l := *s.limits.Load()
-	if s.leads.Load() != nil {
+	if s.term.Load() != nil {
 		l.ops-- // the condition that this broker acts
 	}
 	return store.Limits{Writes: min(store.MaxWrites, l.ops), Bytes: min(store.MaxCommitBytes, l.bytes-s.around(2))}
