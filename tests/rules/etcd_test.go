@@ -307,11 +307,7 @@ func TestEtcdOfThree(t *testing.T) {
 	}
 	open := func(endpoints []string, info transport.TLSInfo) (*etcdstore.Store, error) {
 		t.Helper()
-		secured, err := info.ClientConfig()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cluster: "lab", TLS: secured, Logger: slog.New(slog.DiscardHandler)})
+		return etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Cluster: "lab", TLS: info.ClientConfig, Logger: slog.New(slog.DiscardHandler)})
 	}
 	broker := transport.TLSInfo{TrustedCAFile: filepath.Join(p.dir, "broker/etcd-ca.pem"),
 		CertFile: filepath.Join(p.dir, "broker/etcd.pem"), KeyFile: filepath.Join(p.dir, "broker/etcd.key")}

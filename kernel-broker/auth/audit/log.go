@@ -11,6 +11,10 @@
 // and head can make another log of them. Against that helps a head that is kept
 // elsewhere: each line's number and digest also go to the process's log.
 //
+// Of several brokers on one folder each has a chain of its own in a folder below,
+// and locks no other: one that hangs keeps nobody from acting. A chain witnesses the
+// heads of the others, so they are verified together.
+//
 // A writer that is killed in the middle of a line leaves a piece of one. The
 // next writer ends that line as one that is torn, and leaves it where it is. The
 // chain goes on behind it, so no record can be passed off as a torn line.

@@ -29,6 +29,8 @@ const (
 	// KindUnsynced is of earlier versions: which records the writer before left
 	// without knowing them on the disk. It is no sign of anything wrong.
 	KindUnsynced = "unsynced"
+	// KindWitnessed says what was on disk of another broker's chain: its name is the object, and its head stated.
+	KindWitnessed = "witnessed"
 )
 
 // Entry is what happened, as the writer of the record describes it.

@@ -30,6 +30,9 @@ type Problem struct {
 }
 
 func (p Problem) String() string {
+	if p.File == "" {
+		return p.What
+	}
 	if p.Line == 0 {
 		return fmt.Sprintf("%s: %s", p.File, p.What)
 	}

@@ -33,7 +33,7 @@ func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profil
 		if err := c.merge(ctx, p, wanted); err != nil {
 			return false, err
 		}
-		return !reflect.DeepEqual(before, *p), checkRecordSize(before, *p)
+		return !reflect.DeepEqual(before, *p), checkRecordSize(before, *p, c.o.Store.Limits().Bytes)
 	})
 }
 

@@ -140,7 +140,7 @@ func (c *Catalog) Sign(ctx context.Context, requestID string, ref kb.Ref, envelo
 		before := *p
 		before.Versions = slices.Clone(p.Versions)
 		v.Envelope = envelope
-		if err := checkRecordSize(before, *p); err != nil {
+		if err := checkRecordSize(before, *p, c.o.Store.Limits().Bytes); err != nil {
 			return false, err
 		}
 		c.note(ctx, p, kb.ChangeSigned, ref.Version, "")

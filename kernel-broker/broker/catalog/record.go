@@ -46,14 +46,14 @@ type request struct {
 
 func key(name string) string { return keyPrefix + name }
 
-// encode drops the changes that the history has no room for.
-func (r *record) encode() ([]byte, error) {
+// encode drops the changes that the history has no room for in a record of at most the given size.
+func (r *record) encode(most int) ([]byte, error) {
 	r.Format, r.Writes = recordFormat, nil
 	history := r.Profile.History
 	r.Profile.History = nil
 	value, err := marshal(r)
 	if err == nil && len(history) > 0 {
-		room := store.MaxCommitBytes - len(key(r.Profile.Name)) - len(value)
+		room := most - len(key(r.Profile.Name)) - len(value)
 		if r.Profile.History, err = latest(history, min(room, historyBytes)); err == nil {
 			value, err = marshal(r)
 		}
@@ -132,10 +132,11 @@ const (
 	reservedPerVersion = 1536
 )
 
-// checkRecordSize rejects a change that would use the reserved space of a profile.
-func checkRecordSize(before, after kb.Profile) error {
+// checkRecordSize rejects a change that would use the reserved space of a profile, whose record has at most the given
+// size.
+func checkRecordSize(before, after kb.Profile, most int) error {
 	size, err := reservedSize(after)
-	if err != nil || size <= store.MaxCommitBytes {
+	if err != nil || size <= most {
 		return err
 	}
 	// An oversized record from before this limit may shrink.
@@ -144,7 +145,7 @@ func checkRecordSize(before, after kb.Profile) error {
 	}
 	return fmt.Errorf("profile %q is full: %d versions with their signatures, and space reserved for quarantines, retirements and the history, "+
 		"need %d bytes, the limit is %d; register the kernel as another profile, or sign with fewer keys: %w",
-		after.Name, len(after.Versions), size, store.MaxCommitBytes, kb.ErrFailedPrecondition)
+		after.Name, len(after.Versions), size, most, kb.ErrFailedPrecondition)
 }
 
 // reservedSize is the size of a profile's record with its reserved space.
@@ -225,7 +226,7 @@ func (c *Catalog) updateOnce(ctx context.Context, name string, change func(*reco
 	if err := change(r); err != nil {
 		return r, err
 	}
-	value, err := r.encode()
+	value, err := r.encode(c.o.Store.Limits().Bytes)
 	if err != nil {
 		return nil, err
 	}

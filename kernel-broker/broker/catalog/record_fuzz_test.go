@@ -20,7 +20,7 @@ var snapshotText = regexp.MustCompile(`^kernel-broker-snapshot 1\ngenerated [0-9
 func FuzzRecord(f *testing.F) {
 	seed, err := (&record{Profile: kb.Profile{Name: "mitgcm", Application: "x", DefaultVersion: 1,
 		Versions: []kb.ProfileVersion{{Kernel: kb.Kernel{Profile: "mitgcm", Version: 1, Arguments: []string{"quiet"}}}}},
-		Requests: []request{{ID: "1", Digest: "2"}}, Failures: []string{"n1"}, Writes: []string{"w"}}).encode()
+		Requests: []request{{ID: "1", Digest: "2"}}, Failures: []string{"n1"}, Writes: []string{"w"}}).encode(store.MaxCommitBytes)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
-		first, err := r.encode()
+		first, err := r.encode(store.MaxCommitBytes)
 		if err != nil {
 			t.Fatalf("a parsed record cannot be written: %v", err)
 		}
@@ -40,7 +40,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			t.Fatalf("a written record cannot be read: %v", err)
 		}
-		if second, err := back.encode(); err != nil || !bytes.Equal(first, second) {
+		if second, err := back.encode(store.MaxCommitBytes); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("%s\nbecame\n%s\n%v", first, second, err)
 		}
 		s := memstore.New()

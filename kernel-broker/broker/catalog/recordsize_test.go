@@ -191,3 +191,18 @@ func TestOversizedProfileCanShrink(t *testing.T) {
 		t.Errorf("signed with less: %v", err)
 	}
 }
+
+// A store that takes less than others has room for fewer versions, and for all changes of those.
+func TestFullProfileInASmallerStore(t *testing.T) {
+	c, kept := newCatalog(t)
+	const most = 256 << 10
+	kept.Limit(store.Limits{Writes: store.MaxWrites, Bytes: most})
+	brim(t, c, 1, most)
+	if _, _, err := c.Retire(longestBy, longID(3e6), kb.Ref{Profile: "mitgcm"}, longest); err != nil {
+		t.Error(err)
+	}
+	stored, err := kept.Get(t.Context(), key("mitgcm"))
+	if err != nil || len(stored.Value) > most || len(stored.Value) < most/2 {
+		t.Errorf("the record has %d bytes, %v", len(stored.Value), err)
+	}
+}

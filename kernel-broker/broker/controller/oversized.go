@@ -23,12 +23,7 @@ const (
 )
 
 // most is how large one record may be, with its key.
-func (r *records) most() int {
-	if r.limit != 0 {
-		return r.limit
-	}
-	return store.MaxCommitBytes
-}
+func (r *records) most() int { return r.store.Limits().Bytes }
 
 // check refuses a record that no store takes.
 func (r *records) check(key string, size int) error {

@@ -146,7 +146,7 @@ func TestFitStepByStep(t *testing.T) {
 		{kb.PhaseReturning, size(draft(kb.PhaseReturning), less), "what its nodes ran is left out", kb.PhaseReturning, true},
 	} {
 		r, s := newRecords(t)
-		r.limit = c.limit
+		s.Limit(store.Limits{Writes: store.MaxWrites, Bytes: c.limit})
 		a, other := draft(c.phase), allocation(8, 0, false)
 		other.Nodes = nil
 		out := plan.Output{Allocations: []*kb.Allocation{a, other}}
@@ -179,7 +179,7 @@ func TestFitStepByStep(t *testing.T) {
 // A run that no store takes fails, and one that is too large even so is left out.
 func TestFitRunsAndNodes(t *testing.T) {
 	r, s := newRecords(t)
-	r.limit = 1000
+	s.Limit(store.Limits{Writes: store.MaxWrites, Bytes: 1000})
 	run := &kb.Run{ID: 1, State: kb.RunRunning, Nodes: []kb.RunNode{{Name: "n1", Reason: noise(2000)}}}
 	worse := &kb.Run{ID: 2, State: kb.RunRunning, RequestedBy: noise(2000)}
 	node, huge := &kb.Node{Name: "n1"}, &kb.Node{Name: "n2", KeptFor: noise(2000)}
@@ -200,9 +200,7 @@ func TestFitRunsAndNodes(t *testing.T) {
 func TestARecordThatIsTooLargeWhateverIsDone(t *testing.T) {
 	w, other := loadingWide(t, 200)
 	// Room for any record of a node or a narrow job, and not for 200 nodes' names.
-	w.c.mu.Lock()
-	w.c.records.limit = 3000
-	w.c.mu.Unlock()
+	w.store.Limit(store.Limits{Writes: store.MaxWrites, Bytes: 3000})
 	d, _ := w.agents[0].wish()
 	w.agents[0].Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressLoading})
 	w.come("the job is held", func() bool { return w.slurm.seen("hold 7") > 0 })
@@ -234,8 +232,8 @@ func TestTooWideToBeAccepted(t *testing.T) {
 		names = append(names, fmt.Sprintf("node%04d", i))
 		f.slurm.node(names[i], "ALLOCATED+POWERING_UP", "")
 	}
+	f.store.Limit(store.Limits{Writes: store.MaxWrites, Bytes: 2000})
 	f.c.mu.Lock()
-	f.c.records.limit = 2000
 	for _, name := range names {
 		f.c.records.nodes[name] = &kb.Node{Name: name, Boot: kb.Boot{BootID: bootOne}}
 	}

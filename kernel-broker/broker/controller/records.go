@@ -35,8 +35,6 @@ type records struct {
 	away func(func())
 	// What the store has, also of what is over.
 	jobIndex, runIndex index
-	// limit of one record in bytes; 0: the store's. For tests.
-	limit int
 }
 
 // load reads everything from the store.
@@ -130,7 +128,8 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 	if err != nil {
 		return err
 	}
-	revisions, err := r.write(ctx, split(append(writes, more...)))
+	// Every record is consistent by itself, so they need not change all at once.
+	revisions, err := r.write(ctx, store.Split(append(writes, more...), r.store.Limits()))
 	maps.Copy(r.revisions, revisions)
 	if err != nil {
 		return err
@@ -174,21 +173,6 @@ func (r *records) write(ctx context.Context, parts [][]store.Write) (revisions m
 	}
 	r.away(commit)
 	return revisions, err
-}
-
-// split keeps commits below what a store takes. Every record is consistent by
-// itself, so they need not change all at once.
-func split(writes []store.Write) [][]store.Write {
-	var parts [][]store.Write
-	size := 0
-	for i, w := range writes {
-		size += len(w.Key) + len(w.Value)
-		if i == 0 || len(parts[len(parts)-1]) == store.MaxWrites/2 || size > store.MaxCommitBytes/2 {
-			parts, size = append(parts, nil), len(w.Key)+len(w.Value)
-		}
-		parts[len(parts)-1] = append(parts[len(parts)-1], w)
-	}
-	return parts
 }
 
 // job reads one run of a job, also a closed one. A nil restart means the newest.

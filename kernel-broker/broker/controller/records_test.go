@@ -34,9 +34,16 @@ func allocation(job, restart uint32, closed bool) *kb.Allocation {
 	return &kb.Allocation{ID: kb.JobID{Job: job, Restart: restart}, Nodes: []string{"n1"}, Phase: kb.PhaseDone, Closed: closed}
 }
 
-// More records than one commit takes are written in parts, and read back.
+// More records than one commit takes are written in parts, and read back; also where the store takes less than others.
 func TestManyRecords(t *testing.T) {
+	for _, most := range []store.Limits{store.MostLimits, {Writes: 17, Bytes: 64 << 10}} {
+		t.Run(fmt.Sprintf("%d writes of %d bytes", most.Writes, most.Bytes), func(t *testing.T) { testManyRecords(t, most) })
+	}
+}
+
+func testManyRecords(t *testing.T, most store.Limits) {
 	r, s := newRecords(t)
+	s.Limit(most)
 	var nodes []*kb.Node
 	var allocs []*kb.Allocation
 	for i := range 2 * store.MaxWrites {

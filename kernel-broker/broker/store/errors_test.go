@@ -31,7 +31,7 @@ func TestCheck(t *testing.T) {
 		{"deletion with a value", []Write{{Key: "a", Delete: true, Value: []byte("x")}}, ErrInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := Check(c.writes); !errors.Is(err, c.want) {
+			if err := Check(c.writes, MostLimits); !errors.Is(err, c.want) {
 				t.Errorf("Check = %v, want %v", err, c.want)
 			}
 		})

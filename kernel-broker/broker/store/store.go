@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -24,14 +25,39 @@ import (
 // AnyRevision as Write.Expect makes that write unconditional.
 const AnyRevision int64 = -1
 
-// Limits of one commit, below the defaults of an etcd server, so that all implementations accept the same commits.
+// Limits of one commit that every store has unless its server has smaller ones, see Store.Limits. They are below the
+// defaults of an etcd server.
 const (
 	MaxWrites      = 128
 	MaxCommitBytes = 1 << 20 // keys and values together
 )
 
+// Limits of one commit.
+type Limits struct {
+	Writes int
+	Bytes  int // keys and values together
+}
+
+// MostLimits are those of a store whose server has no smaller ones.
+var MostLimits = Limits{Writes: MaxWrites, Bytes: MaxCommitBytes}
+
 // MaxRange is the maximum number of records of one Range.
 const MaxRange = 256
+
+// Keys that are no records but the store's own.
+const (
+	// ActingKey names the broker that acts.
+	ActingKey = "acting"
+	// EpochKey has the number of the last time that a broker began to act.
+	EpochKey = "epoch"
+	// CheckPrefix begins the keys with which a broker tries what it may do. They end by themselves.
+	CheckPrefix = "check/"
+)
+
+// Own reports whether a key is the store's own.
+func Own(key string) bool {
+	return key == ActingKey || key == EpochKey || strings.HasPrefix(key, CheckPrefix)
+}
 
 // Record is one key as it is now.
 type Record struct {
@@ -81,6 +107,10 @@ type Store interface {
 	// it conflicts if the first one was applied.
 	Commit(ctx context.Context, writes ...Write) (int64, error)
 
+	// Limits are those of one commit now. They may become smaller while the store is in use, when its server refuses a
+	// commit that they allow: that commit returns ErrTooLarge, and smaller ones are accepted.
+	Limits() Limits
+
 	// Close ends the store. Calls after it return ErrUnavailable. Closing
 	// twice is fine.
 	Close() error
@@ -129,10 +159,10 @@ func revisionText(revision int64) string {
 	return fmt.Sprintf("revision %d", revision)
 }
 
-// Check rejects commits that no store accepts, the same for all implementations of Store.
-func Check(writes []Write) error {
-	if len(writes) > MaxWrites {
-		return fmt.Errorf("%w: %d writes, at most %d", ErrTooLarge, len(writes), MaxWrites)
+// Check rejects commits that a store with these limits does not accept, the same for all implementations of Store.
+func Check(writes []Write, most Limits) error {
+	if len(writes) > most.Writes {
+		return fmt.Errorf("%w: %d writes, at most %d", ErrTooLarge, len(writes), most.Writes)
 	}
 	seen := make(map[string]bool, len(writes))
 	size := 0
@@ -150,10 +180,24 @@ func Check(writes []Write) error {
 		seen[w.Key] = true
 		size += len(w.Key) + len(w.Value)
 	}
-	if size > MaxCommitBytes {
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, MaxCommitBytes)
+	if size > most.Bytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, most.Bytes)
 	}
 	return nil
+}
+
+// Split makes commits of at most half of what a store takes, in the order of the writes. They do not change all at once.
+func Split(writes []Write, most Limits) [][]Write {
+	var parts [][]Write
+	size := 0
+	for i, w := range writes {
+		size += len(w.Key) + len(w.Value)
+		if i == 0 || len(parts[len(parts)-1]) >= most.Writes/2 || size > most.Bytes/2 {
+			parts, size = append(parts, nil), len(w.Key)+len(w.Value)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], w)
+	}
+	return parts
 }
 
 // CheckRange rejects ranges that no store accepts, the same for all implementations of Store.

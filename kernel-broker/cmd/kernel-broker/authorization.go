@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,9 +59,9 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, kept sto
 	if err != nil {
 		return nil, usageError{err}
 	}
-	dir := c.Audit.Dir
-	if dir == "" {
-		dir = filepath.Join(c.DataDir, "audit")
+	dir, err := c.auditDir()
+	if err != nil {
+		return nil, err
 	}
 	r := &authorization{log: log, slurm: client, directory: nss.New(), accounts: slurm.NewAccountCache(client),
 		level: slurm.NewLevelProbe(os.Geteuid(), client.Level), hangups: hangups}
@@ -70,6 +71,11 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, kept sto
 	})
 	if err != nil {
 		return nil, err
+	}
+	if c.Etcd.external() {
+		if err := r.record.Witness(); err != nil {
+			return nil, errors.Join(err, r.record.Close())
+		}
 	}
 	r.Authorizer, err = openPolicy(ctx, authz.Options{
 		File: c.Policy, Optional: c.policyOptional(), Log: log, Changed: changed,
@@ -83,6 +89,19 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, kept sto
 		return nil, errors.Join(err, r.record.Close())
 	}
 	return r, nil
+}
+
+// auditDir is the folder of this broker's chain. Where others may act on the cluster, each has its own by its host's name.
+func (c config) auditDir() (string, error) {
+	dir := cmp.Or(c.Audit.Dir, filepath.Join(c.DataDir, "audit"))
+	if !c.Etcd.external() {
+		return dir, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, filepath.Base(host)), nil
 }
 
 func (r *authorization) close() error {

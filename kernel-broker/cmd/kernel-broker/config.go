@@ -38,15 +38,7 @@ type config struct {
 
 	TLS tlsConfig `yaml:"tls"`
 
-	Etcd struct {
-		Endpoints []string `yaml:"endpoints"`
-		// QuotaBytes is the database's largest size; job records may take half of it.
-		QuotaBytes int64 `yaml:"quota_bytes"`
-		// CA, Certificate and Key are files for https endpoints.
-		CA          string `yaml:"ca"`
-		Certificate string `yaml:"certificate"`
-		Key         string `yaml:"key"`
-	} `yaml:"etcd"`
+	Etcd etcdConfig `yaml:"etcd"`
 
 	Slurm struct {
 		BinDir string `yaml:"bin_dir"`
@@ -109,7 +101,7 @@ func defaults() config {
 	c.Snapshot = "/var/lib/kernel-broker/catalog.snapshot"
 	c.LogLevel = "info"
 	c.TLS.Mode, c.TLS.Lifetime = tlsOwn, 30*24*time.Hour
-	c.Etcd.QuotaBytes = etcdserver.DefaultQuota
+	c.Etcd.Prefix, c.Etcd.QuotaBytes = etcdstore.DefaultPrefix, etcdserver.DefaultQuota
 	c.Slurm.BinDir = "/usr/bin"
 	c.Slurm.User = "slurm"
 	c.Slurm.Limit = 15 * time.Second
@@ -197,14 +189,8 @@ func (c config) validate() error {
 	if _, err := c.controllers(); err != nil {
 		return err
 	}
-	if _, err := etcdstore.Namespace(c.Cluster); err != nil {
-		return fmt.Errorf("cluster: %w", err)
-	}
-	if (c.Etcd.Certificate == "") != (c.Etcd.Key == "") {
-		return errors.New("etcd.certificate and etcd.key belong together")
-	}
-	if n := c.Etcd.QuotaBytes; n < 64<<20 || n > 8<<30 {
-		return fmt.Errorf("etcd.quota_bytes: %d is not within 64 MiB to 8 GiB", n)
+	if err := c.Etcd.validate(c.Cluster); err != nil {
+		return err
 	}
 	if n := c.Audit.MaxFileBytes; n < 1<<20 || n > 1<<40 {
 		return fmt.Errorf("audit.max_file_bytes: %d is not within 1 MiB to 1 TiB", n)

@@ -28,14 +28,17 @@ var (
 // ctx when this one may not act any more. The broker's own etcd is nobody else's,
 // by the lock on its folder.
 func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, service *notify.Service, end context.CancelCauseFunc) error {
-	if len(c.Etcd.Endpoints) == 0 {
+	if !c.Etcd.external() {
 		return nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	place, err := openretry.Open(ctx, openretry.Patience, errLocked, func() (string, error) { return lockPlace(host, c.Socket) })
+	place, err := openretry.Open(ctx, openretry.Patience, errLocked, func() (string, error) {
+		place, _, err := lockPlace(host, c.Socket+".lock", errLocked)
+		return place, err
+	})
 	if err != nil {
 		return err
 	}
@@ -68,31 +71,32 @@ func endWhenLost(ctx context.Context, lost <-chan struct{}, log *slog.Logger, en
 	end(errOvertaken)
 }
 
-// lockPlace locks a file beside the socket until the process ends, and names the
-// place: in this boot of this host nobody else has it. The data folder may be on
-// a disk that several hosts have.
-func lockPlace(host, socket string) (string, error) {
-	path, err := filepath.Abs(socket + ".lock")
+// lockPlace locks a file until it is released or the process ends, and names the place:
+// in this boot of this host nobody else has it. The broker's is beside the socket, since
+// the data folder may be on a disk that several hosts have.
+func lockPlace(host, file string, locked error) (place string, release func() error, err error) {
+	path, err := filepath.Abs(file)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
-		return "", fmt.Errorf("lock %q: %w", path, err)
+		return "", nil, fmt.Errorf("lock %q: %w", path, err)
 	}
+	release = func() error { return syscall.Close(fd) }
 	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("%w: %q", errLocked, path)
+			err = fmt.Errorf("%w: %q", locked, path)
 		}
-		return "", errors.Join(err, syscall.Close(fd))
+		return "", nil, errors.Join(err, release())
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "", errors.Join(err, syscall.Close(fd))
+		return "", nil, errors.Join(err, release())
 	}
 	// Containers of one machine have one boot id, and each its own /run and name.
-	return strings.TrimSpace(string(boot)) + ":" + host + ":" + path, nil
+	return strings.TrimSpace(string(boot)) + ":" + host + ":" + path, release, nil
 }

@@ -58,6 +58,17 @@ func command() *cobra.Command {
 	var path string
 	var endpoints []string
 	check := false
+	read := func() (config, error) {
+		c, err := load(path)
+		if err == nil && len(endpoints) > 0 {
+			c.Etcd.Endpoints = endpoints
+			err = c.Etcd.validate(c.Cluster)
+		}
+		if err != nil {
+			return c, usageError{err}
+		}
+		return c, nil
+	}
 	cmd := &cobra.Command{
 		Use:   "kernel-broker [--config FILE] [--etcd-endpoints URL,...]",
 		Short: "Give each Slurm job the kernel made for its application",
@@ -70,20 +81,11 @@ cluster that --etcd-endpoints or the configuration names.
 
 Exit codes: 0 after SIGTERM or SIGINT, 1 for an error at run time, 2 for wrong
 usage or a bad configuration.`,
-		Version: version, SilenceErrors: true, SilenceUsage: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Version: version, SilenceErrors: true, SilenceUsage: true, Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := load(path)
+			c, err := read()
 			if err != nil {
-				return usageError{err}
-			}
-			if len(endpoints) > 0 {
-				c.Etcd.Endpoints = endpoints
+				return err
 			}
 			var level slog.Level
 			if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
@@ -97,8 +99,10 @@ usage or a bad configuration.`,
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.Flags().StringVar(&path, "config", "/etc/kernel-broker/broker.yaml", "configuration file")
-	cmd.Flags().StringSliceVar(&endpoints, "etcd-endpoints", nil, "external etcd cluster to use instead of the embedded one")
+	cmd.PersistentFlags().StringVar(&path, "config", "/etc/kernel-broker/broker.yaml", "configuration file")
+	cmd.PersistentFlags().StringSliceVar(&endpoints, "etcd-endpoints", nil, "external etcd cluster to use instead of the embedded one")
 	cmd.Flags().BoolVar(&check, "check", false, "check the configuration and exit")
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(storeCommand(read))
 	return cmd
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,14 +12,11 @@ import (
 	"os/signal"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"golang.org/x/sys/unix"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -34,6 +30,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/site"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/notify"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
@@ -65,7 +62,19 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			log.Error("store not closed", "error", err)
 		}
 	}()
+	if c.Etcd.external() {
+		if c.Etcd.QuotaBytes, err = c.Etcd.examine(ctx, kept, log); err != nil {
+			return err
+		}
+	}
+	// Before it waits, and after: another broker may have changed it.
+	if err := site.Check(ctx, kept, c.place()); err != nil {
+		return err
+	}
 	if err := lead(ctx, c, log, kept, service, cancel); err != nil {
+		return err
+	}
+	if err := claimSite(ctx, c, kept, log); err != nil {
 		return err
 	}
 	// Set before anybody asks: what is held is known once there is a controller.
@@ -172,29 +181,28 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 func openStore(ctx context.Context, c config, log *slog.Logger) (*etcdstore.Store, func() error, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	endpoints, stop := c.Etcd.Endpoints, func() error { return nil }
-	if len(endpoints) == 0 {
-		server, err := openretry.Open(ctx, openretry.Patience, etcdserver.ErrInUse, func() (*etcdserver.Server, error) {
-			return etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(c.DataDir, "etcd"), Quota: c.Etcd.QuotaBytes, Logger: log})
-		})
+	if c.Etcd.external() {
+		if err := c.Etcd.check(); err != nil {
+			return nil, nil, usageError{err}
+		}
+		c.Etcd.warnOpen(log)
+		kept, err := etcdstore.Open(ctx, c.Etcd.store(c.Cluster, log))
 		if err != nil {
 			return nil, nil, err
 		}
-		endpoints, stop = []string{server.Endpoint()}, server.Close
+		return kept, kept.Close, nil
 	}
-	var secured *tls.Config
-	if slices.ContainsFunc(c.Etcd.Endpoints, func(url string) bool { return strings.HasPrefix(url, "https:") }) {
-		info := transport.TLSInfo{TrustedCAFile: c.Etcd.CA, CertFile: c.Etcd.Certificate, KeyFile: c.Etcd.Key}
-		var err error
-		if secured, err = info.ClientConfig(); err != nil {
-			return nil, nil, usageError{fmt.Errorf("etcd: %w", err)}
-		}
-	}
-	kept, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: endpoints, Cluster: c.Cluster, TLS: secured, Logger: log})
+	server, err := openretry.Open(ctx, openretry.Patience, etcdserver.ErrInUse, func() (*etcdserver.Server, error) {
+		return etcdserver.Start(ctx, etcdserver.Config{Dir: c.etcdDir(), Quota: c.Etcd.QuotaBytes, Logger: log})
+	})
 	if err != nil {
-		return nil, nil, errors.Join(err, stop())
+		return nil, nil, err
 	}
-	return kept, func() error { return errors.Join(kept.Close(), stop()) }, nil
+	kept, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{server.Endpoint()}, Cluster: c.Cluster, Logger: log})
+	if err != nil {
+		return nil, nil, errors.Join(err, server.Close())
+	}
+	return kept, func() error { return errors.Join(kept.Close(), server.Close()) }, nil
 }
 
 // grpcServer is the API and what its listeners have to hold to.

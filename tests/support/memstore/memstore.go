@@ -32,11 +32,26 @@ type Store struct {
 	closed    bool
 	faults    []Moment
 	readFault int
+	limits    store.Limits
 }
 
 // New returns an empty store at revision 1, as a new etcd is.
 func New() *Store {
-	return &Store{records: make(map[string]store.Record), revision: 1}
+	return &Store{records: make(map[string]store.Record), revision: 1, limits: store.MostLimits}
+}
+
+// Limit makes the store take smaller commits, as an etcd with smaller limits.
+func (s *Store) Limit(l store.Limits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits = l
+}
+
+// Limits implements store.Store.
+func (s *Store) Limits() store.Limits {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limits
 }
 
 // FailCommits makes the next n commits report ErrUnavailable. Faults queue in the order of the calls. Only commits that
@@ -114,7 +129,7 @@ func (s *Store) Range(ctx context.Context, from, before string, limit int) ([]st
 
 // Commit implements store.Store.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
-	if err := store.Check(writes); err != nil {
+	if err := store.Check(writes, s.Limits()); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -28,6 +29,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Defaults of Config.
@@ -37,6 +40,7 @@ const (
 	DefaultTend      = time.Minute
 
 	memberName      = "broker"
+	dataDir         = "etcd"
 	peerPlaceholder = "http://localhost:2380" // recorded in the data, never listened on or dialled
 	maxSocketPath   = 107                     // of sockaddr_un
 	// A single member can elect itself at once; a delay only slows the start (etcd's default: up to a second).
@@ -103,13 +107,16 @@ func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := begin(cfg.Dir); err != nil {
+		return nil, err
+	}
 	etcd, err := embed.StartEtcd(cfg.embedConfig(socket))
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case <-etcd.Server.ReadyNotify():
-		if err = disarm(ctx, etcd, cfg.Quota); err == nil {
+		if err = errors.Join(begun(cfg.Dir), disarm(ctx, etcd, cfg.Quota)); err == nil {
 			return &Server{etcd: etcd, lock: lock, endpoint: socket.String(), stop: tend(etcd, cfg)}, nil
 		}
 	case err = <-etcd.Err():
@@ -118,8 +125,32 @@ func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
 	case <-ctx.Done():
 		err = fmt.Errorf("not ready in time: %w", ctx.Err())
 	}
+	etcd.Server.HardStop() // else Close waits for a server that is not ready
 	etcd.Close()
 	return nil, err
+}
+
+// beginning is there while the data is made. A server that is killed then has a log without the entry that makes it a
+// member, and never elects itself. It has served nobody, so the next start makes the data anew.
+const beginning = "beginning"
+
+func begin(dir string) error {
+	mark := filepath.Join(dir, beginning)
+	if _, err := os.Stat(mark); err == nil {
+		return os.RemoveAll(filepath.Join(dir, dataDir))
+	}
+	if HasData(dir) {
+		return nil
+	}
+	return atomicfile.Write(mark, nil, 0o600)
+}
+
+func begun(dir string) error {
+	err := os.Remove(filepath.Join(dir, beginning))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, atomicfile.SyncDir(dir))
 }
 
 // Endpoint is where clients connect.
@@ -144,6 +175,22 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
+// Endpoint is where the server of a folder listens, if one runs.
+func Endpoint(dir string) (string, error) {
+	socket, err := Config{Dir: dir}.socket()
+	if err != nil {
+		return "", err
+	}
+	return socket.String(), nil
+}
+
+// HasData reports whether a folder has the data of a server that has served.
+func HasData(dir string) bool {
+	_, none := os.Stat(filepath.Join(dir, dataDir, "member"))
+	_, begun := os.Stat(filepath.Join(dir, beginning))
+	return none == nil && begun != nil
+}
+
 // socket is where clients connect.
 func (cfg Config) socket() (*url.URL, error) {
 	dir, err := filepath.Abs(cfg.Dir)
@@ -164,7 +211,7 @@ func (cfg Config) embedConfig(socket *url.URL) *embed.Config {
 	}
 	c := embed.NewConfig()
 	c.Name = memberName
-	c.Dir = filepath.Join(cfg.Dir, "etcd")
+	c.Dir = filepath.Join(cfg.Dir, dataDir)
 	c.ListenPeerUrls = nil
 	c.AdvertisePeerUrls = []url.URL{*peer}
 	c.InitialCluster = memberName + "=" + peerPlaceholder
@@ -242,12 +289,15 @@ func bridge(log *slog.Logger) *zap.Logger {
 
 type core struct{ handler slog.Handler }
 
+// Fatal is the level of messages with which etcd ends the process.
+const Fatal = slog.LevelError + 4
+
 // level is four times zap's, but for what etcd says at Info and below.
 func level(l zapcore.Level) slog.Level {
 	if l <= zapcore.InfoLevel {
 		return slog.LevelDebug + 4*slog.Level(l)
 	}
-	return 4 * slog.Level(min(l, zapcore.ErrorLevel))
+	return min(4*slog.Level(l), Fatal)
 }
 
 func (c *core) Enabled(l zapcore.Level) bool {

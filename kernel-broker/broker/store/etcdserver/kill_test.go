@@ -5,10 +5,12 @@ package etcdserver_test
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -138,4 +140,74 @@ func revisions(t *testing.T, s store.Store, prefix string) map[string]int64 {
 		found[key] = r.Revision
 	}
 	return found
+}
+
+// TestFirstStartSurvivesKill kills servers that begin: the next start makes what they have not, whatever is there of it.
+func TestFirstStartSurvivesKill(t *testing.T) {
+	var takes time.Duration
+	half := 0
+	for round := range 2 * killRounds {
+		dir := t.TempDir()
+		cmd := child(t, "writer", dir, "first")
+		begun := time.Now()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if round > 0 {
+			time.Sleep(takes/2 + rand.N(takes/2)) // the first half is the start of the program
+		}
+		for round == 0 && !etcdserver.HasData(dir) {
+			time.Sleep(time.Millisecond)
+			takes = time.Since(begun)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it reports the kill
+		if _, err := os.Stat(filepath.Join(dir, "etcd", "member")); err == nil && !etcdserver.HasData(dir) {
+			half++
+		}
+		server := startServer(t, etcdserver.Config{Dir: dir})
+		s := openStore(t, server)
+		put(t, s, "k", "v")
+		if err := errors.Join(s.Close(), server.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d of %d kills left half of a server", half, 2*killRounds)
+}
+
+// A server that does not become ready ends with an error, and does not hang. Its log has no member: it was killed before
+// there was one.
+func TestServerThatNeverIsReady(t *testing.T) {
+	dir := t.TempDir()
+	server := startServer(t, etcdserver.Config{Dir: dir})
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "etcd/member/wal/*.wal"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("%v, %v", logs, err)
+	}
+	// Of the log only what is written before its first entry: checksum, metadata and an empty snapshot.
+	whole, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(whole[beforeEntries(whole):])
+	if err := errors.Join(os.WriteFile(logs[0], whole, 0o600), os.RemoveAll(filepath.Join(dir, "etcd/member/snap")), os.Mkdir(filepath.Join(dir, "etcd/member/snap"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := etcdserver.Start(ctx, etcdserver.Config{Dir: dir, Logger: quiet}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not ready in time") {
+		t.Errorf("Start = %v", err)
+	}
+}
+
+// beforeEntries is the length of the first three records of a log: each has eight bytes with its length, and padding.
+func beforeEntries(log []byte) (n int) {
+	for range 3 {
+		size := binary.LittleEndian.Uint64(log[n:])
+		n += 8 + int(size&(1<<56-1)) + int(size>>56&7)
+	}
+	return n
 }

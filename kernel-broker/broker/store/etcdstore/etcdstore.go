@@ -22,8 +22,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -47,18 +45,20 @@ var reconnect = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6
 
 // Config names the etcd endpoints and the namespace.
 type Config struct {
-	Endpoints []string      // http://host:port, https://host:port or unix:///path
-	Cluster   string        // names the namespace, see Namespace
-	TLS       *tls.Config   // for https endpoints
-	Username  string        // empty: no authentication
-	Password  string        //
-	Timeout   time.Duration // of one request; 0: DefaultTimeout
-	Logger    *slog.Logger  // nil: slog.Default()
+	Endpoints []string                    // all http://host:port, all https://host:port, or unix:///path
+	Prefix    string                      // of the namespace; empty: DefaultPrefix
+	Cluster   string                      // names the namespace, see Namespace
+	TLS       func() (*tls.Config, error) // read for each connection to an https endpoint; nil: Go's defaults
+	User      string                      // empty: none, or the one that the client's certificate names
+	Password  func() (string, error)      // of User; read each time that etcd asks for it
+	Timeout   time.Duration               // of one request; 0: DefaultTimeout
+	Logger    *slog.Logger                // nil: slog.Default()
 }
 
 // Store is a store.Store in etcd.
 type Store struct {
-	client  *clientv3.Client
+	cfg     Config
+	client  clients
 	prefix  string
 	timeout time.Duration
 	log     *slog.Logger
@@ -68,48 +68,61 @@ type Store struct {
 	cancel  context.CancelFunc
 	mu      sync.Mutex
 	closing bool
-	leads   atomic.Pointer[leadership] // nil: no lease required to write
+	term    atomic.Pointer[term] // nil: no lease required to write
+	group   sync.WaitGroup       // ends at Close
+	own     atomic.Uint64        // epoch without a lease
+
+	limits   atomic.Pointer[serverLimits]
+	learning sync.Mutex
 }
 
-var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+// DefaultPrefix begins the namespaces of all clusters of an etcd.
+const DefaultPrefix = "/kernel-broker"
+
+var (
+	clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+	prefixText  = regexp.MustCompile(`^/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$`)
+)
+
+const maxPrefix = 128
 
 // Namespace is the prefix of all keys of a cluster.
-func Namespace(cluster string) (string, error) {
+func Namespace(prefix, cluster string) (string, error) {
+	prefix = cmp.Or(prefix, DefaultPrefix)
+	if len(prefix) > maxPrefix || !prefixText.MatchString(prefix) {
+		return "", fmt.Errorf("prefix %q: letters, digits and . _ - with single inner slashes only, at most %d", prefix, maxPrefix)
+	}
 	if !clusterName.MatchString(cluster) {
 		return "", fmt.Errorf("cluster name %q: letters, digits and inner . _ - only, at most 64", cluster)
 	}
-	return "/kernel-broker/" + cluster + "/", nil
+	return prefix + "/" + cluster + "/", nil
 }
 
 // Open connects and waits, at most one request timeout, until the namespace can be read. Otherwise it returns
 // store.ErrUnavailable.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	prefix, err := Namespace(cfg.Cluster)
+	prefix, err := Namespace(cfg.Prefix, cfg.Cluster)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:            cfg.Endpoints,
-		TLS:                  cfg.TLS,
-		Username:             cfg.Username,
-		Password:             cfg.Password,
-		DialTimeout:          cfg.Timeout,
-		DialKeepAliveTime:    keepAliveInterval,
-		DialKeepAliveTimeout: keepAliveTimeout,
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: reconnect, MinConnectTimeout: cfg.Timeout})},
-		// The client logs every retry; relevant failures are returned as errors.
-		Logger: zap.NewNop(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("etcd %q: %w: %w", cfg.Endpoints, store.ErrUnavailable, err)
+	if len(cfg.Endpoints) == 0 {
+		return nil, fmt.Errorf("etcd: %w: no endpoints", store.ErrUnavailable)
 	}
-	s := &Store{client: client, prefix: prefix, timeout: cfg.Timeout, log: cfg.Logger}
+	failed := func(err error) error {
+		return fmt.Errorf("etcd: %w: %w", store.ErrUnavailable, explain(ctx, cfg, prefix, err))
+	}
+	client, err := connect(cfg)
+	if err != nil {
+		return nil, failed(err)
+	}
+	s := &Store{cfg: cfg, client: client, prefix: prefix, timeout: cfg.Timeout, log: cfg.Logger}
+	limits := defaultLimits
+	s.limits.Store(&limits)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if _, err := s.Get(ctx, "reachable?"); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("etcd %q: %w", cfg.Endpoints, errors.Join(err, s.Close()))
+		return nil, errors.Join(failed(err), s.Close())
 	}
 	return s, nil
 }
@@ -125,6 +138,7 @@ func (s *Store) Close() error {
 	}
 	s.resign()
 	s.cancel()
+	s.group.Wait()
 	// The client reports its own cancelled context here.
 	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("etcd client: %w", err)
@@ -156,7 +170,8 @@ func (s *Store) Get(ctx context.Context, key string) (store.Record, error) {
 // Commit implements store.Store: one etcd transaction. Its else branch reads the fenced keys, so that the conflict names
 // the key as the server saw it at that instant.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
-	if err := store.Check(writes); err != nil {
+	limits := s.limits.Load()
+	if err := cmp.Or(store.Check(writes, s.Limits()), s.fits(writes)); err != nil {
 		return 0, err
 	}
 	ctx, cancel := s.request(ctx)
@@ -178,11 +193,15 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error
 	leader, leads := s.fence()
 	if leads {
 		fences = append(fences, leader)
-		reads = append(reads, clientv3.OpGet(s.prefix+leaderKey))
+		reads = append(reads, clientv3.OpGet(s.prefix+store.ActingKey))
 	}
 	resp, err := s.client.Txn(ctx).If(fences...).Then(changes...).Else(reads...).Commit()
 	if err != nil {
-		return 0, fmt.Errorf("commit: %w", translate(err))
+		err = translate(err)
+		if errors.Is(err, store.ErrTooLarge) {
+			s.learn(limits)
+		}
+		return 0, fmt.Errorf("commit: %w", err)
 	}
 	if !resp.Succeeded && leads {
 		if err := s.overtaken(resp); err != nil {

@@ -226,13 +226,23 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("cluster %s: %v", cluster, err)
 		}
 	}
+}
+
+func TestNamespace(t *testing.T) {
 	for _, bad := range []string{"", "a/b", "../x", "-a", "a-", strings.Repeat("x", 65), "ü"} {
-		if prefix, err := etcdstore.Namespace(bad); err == nil {
+		if prefix, err := etcdstore.Namespace("", bad); err == nil {
 			t.Errorf("cluster name %q gives %q", bad, prefix)
 		}
 	}
-	if prefix, err := etcdstore.Namespace("hpc-1"); err != nil || prefix != "/kernel-broker/hpc-1/" {
-		t.Errorf("Namespace = %q, %v", prefix, err)
+	for _, bad := range []string{"/", "/a/", "//a", "/a//b", "/a b", "ü", strings.Repeat("x", 129)} {
+		if prefix, err := etcdstore.Namespace(bad, "hpc"); err == nil {
+			t.Errorf("prefix %q gives %q", bad, prefix)
+		}
+	}
+	for prefix, want := range map[string]string{"": "/kernel-broker/hpc-1/", "/kernel-broker": "/kernel-broker/hpc-1/", "/sites/hpc": "/sites/hpc/hpc-1/", "kb": "kb/hpc-1/"} {
+		if got, err := etcdstore.Namespace(prefix, "hpc-1"); err != nil || got != want {
+			t.Errorf("Namespace(%q) = %q, %v", prefix, got, err)
+		}
 	}
 }
 

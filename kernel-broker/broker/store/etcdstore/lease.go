@@ -11,17 +11,13 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
 // DefaultTTL is how long after its last sign a holder of the cluster is held for
 // dead.
-const DefaultTTL = 10 * time.Second
-
-// leaderKey names the acting broker of a namespace.
-const leaderKey = "acting"
+const DefaultTTL = 3 * time.Second
 
 // Claim identifies a broker that wants to act on a namespace.
 type Claim struct {
@@ -32,32 +28,33 @@ type Claim struct {
 	Place string
 	// TTL of the lease; 0: DefaultTTL.
 	TTL time.Duration
+	// Patience is for how long the leadership is not given up when the lease may be over and etcd does not answer; 0: the TTL.
+	Patience time.Duration
 	// Waits is called once for each holder that is waited for.
 	Waits func(holder string)
-	// Alive is called after each try, and shows that the wait goes on; nil: nobody asks.
+	// Alive is called while it waits, and shows that the wait goes on; nil: nobody asks.
 	Alive func()
-}
-
-// leadership is the right to write that a lease grants.
-type leadership struct {
-	created int64                // revision of the key, which is in every commit
-	session *concurrency.Session // renews the lease, and ends by this host's clock when that fails for the lease's duration
+	// Again is set where this process acted before: an etcd that does not answer is waited for.
+	Again bool
 }
 
 // Lead waits until no other broker acts on the namespace and acquires it: one key bound to a lease. From then on each
 // commit requires that key unchanged, so a broker that lost the lease without noticing changes nothing. Lost is closed
-// when the lease is lost. Without an etcd it fails, but not once it waits.
+// when the lease is lost; then Lead may be called again. Without an etcd it fails, but not once it waits.
 func (s *Store) Lead(ctx context.Context, c Claim) error {
 	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	if c.Alive == nil {
+		c.Alive = func() {}
+	}
 	last, away := "", false
 	for {
-		holder, err := s.claim(ctx, c)
+		holder, revision, err := s.claim(ctx, c)
 		switch {
-		case errors.Is(err, store.ErrUnavailable) && last != "" && ctx.Err() == nil:
+		case errors.Is(err, store.ErrUnavailable) && (last != "" || c.Again) && ctx.Err() == nil:
 			if !away {
 				s.log.Warn("etcd does not answer; waiting", "broker", last, "error", err)
 			}
-			away, holder = true, last
+			away, holder = true, cmp.Or(last, "etcd does not answer, so nobody knows which one")
 		case err != nil || holder == "":
 			return err
 		default:
@@ -67,104 +64,160 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 			c.Waits(holder)
 		}
 		last = holder
-		if c.Alive != nil {
-			c.Alive()
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s acts: %w", holder, ctx.Err())
-		case <-s.ctx.Done():
-			return fmt.Errorf("%w: closed", store.ErrUnavailable)
-		case <-time.After(min(time.Second, c.TTL/4)):
+		c.Alive()
+		if err := s.awaitChange(ctx, c, revision); err != nil {
+			return fmt.Errorf("%s acts: %w", holder, err)
 		}
 	}
 }
 
-// claim tries once and returns the current holder, if any.
-func (s *Store) claim(ctx context.Context, c Claim) (holder string, err error) {
-	key := s.prefix + leaderKey
-	rctx, cancel := s.request(ctx)
+const (
+	// watchTime bounds one watch: then the key is read again, whatever became of the watch.
+	watchTime = DefaultTimeout
+	// claimPause lies between two tries without a watch.
+	claimPause = 250 * time.Millisecond
+	// alivePause lies between two signs of life.
+	alivePause = time.Second
+)
+
+// awaitChange waits until the key of a holder changes after a revision, and not for ever; without a revision for a moment.
+func (s *Store) awaitChange(ctx context.Context, c Claim, revision int64) error {
+	limit := watchTime
+	if revision == 0 {
+		limit = claimPause
+	}
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	alive := time.NewTicker(min(alivePause, c.TTL/4))
+	defer alive.Stop()
+	var changed <-chan bool
+	if revision != 0 {
+		watching, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		changed = s.watch(watching, revision)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.ctx.Done():
+			return fmt.Errorf("%w: closed", store.ErrUnavailable)
+		case <-over.C:
+			return nil
+		case <-alive.C:
+			c.Alive()
+		case event := <-changed:
+			if event {
+				return nil
+			}
+			changed = nil
+			over.Reset(claimPause)
+		}
+	}
+}
+
+// watch tells once whether the key of the holder changed after a revision, or the watch ended without that. It has a goroutine
+// of its own, since etcd's client does not return before etcd has begun the watch.
+func (s *Store) watch(ctx context.Context, revision int64) <-chan bool {
+	changed := make(chan bool, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil
+	}
+	s.group.Go(func() {
+		event := false
+		// A member that has lost the others ends the watch.
+		for answer := range s.client.Watch(clientv3.WithRequireLeader(ctx), s.prefix+store.ActingKey, clientv3.WithRev(revision+1)) {
+			if event = len(answer.Events) > 0; event || answer.Err() != nil {
+				break
+			}
+		}
+		changed <- event
+	})
+	return changed
+}
+
+// TryLead is Lead without waiting. It returns the broker that acts; nobody does if that is empty, and the caller leads.
+func (s *Store) TryLead(ctx context.Context, c Claim) (holder string, err error) {
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	holder, _, err = s.claim(ctx, c)
+	return holder, err
+}
+
+// Acting names the broker that acts, if any.
+func (s *Store) Acting(ctx context.Context) (holder string, err error) {
+	ctx, cancel := s.request(ctx)
 	defer cancel()
-	have, err := s.client.Get(rctx, key)
+	have, err := s.client.Get(ctx, s.prefix+store.ActingKey)
 	if err != nil {
 		return "", fmt.Errorf("who acts: %w", translate(err))
 	}
-	var revision int64
-	if len(have.Kvs) > 0 {
-		place, who := parseHolder(have.Kvs[0].Value)
-		if place == "" || place != c.Place {
-			return who, nil
-		}
-		revision = have.Kvs[0].ModRevision
+	for _, kv := range have.Kvs {
+		_, holder = parseHolder(kv.Value)
 	}
+	return holder, nil
+}
+
+// claim tries once. It returns the current holder, if any, and the revision at which it was read.
+func (s *Store) claim(ctx context.Context, c Claim) (holder string, revision int64, err error) {
+	key := s.prefix + store.ActingKey
+	rctx, cancel := s.request(ctx)
+	defer cancel()
+	have, err := s.client.Txn(rctx).Then(clientv3.OpGet(key), clientv3.OpGet(s.prefix+store.EpochKey)).Commit()
+	if err != nil {
+		return "", 0, fmt.Errorf("who acts: %w", translate(err))
+	}
+	previous, err := parseEpoch(have.Responses[1].GetResponseRange().GetKvs())
+	if err != nil {
+		return "", 0, err
+	}
+	if kvs := have.Responses[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		place, who := parseHolder(kvs[0].Value)
+		if place == "" || place != c.Place {
+			return who, have.Header.Revision, nil
+		}
+		// A put would keep the creation revision that fences the previous holder, so the old key is deleted first.
+		gone, err := s.client.Txn(rctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0].ModRevision)).Then(clientv3.OpDelete(key)).Commit()
+		if err != nil {
+			return "", 0, fmt.Errorf("lease: %w", translate(err))
+		}
+		if !gone.Succeeded {
+			return justBegun, 0, nil
+		}
+	}
+	asked := time.Now()
 	lease, err := s.client.Grant(rctx, int64((c.TTL+time.Second-1)/time.Second))
 	if err != nil {
-		return "", fmt.Errorf("lease: %w", translate(err))
+		return "", 0, fmt.Errorf("lease: %w", translate(err))
 	}
-	// A put would keep the creation revision that fences the previous holder, so the old key is deleted first.
+	epoch := previous.next(asked)
 	txn, err := s.client.Txn(rctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
-		Then(clientv3.OpDelete(key)).Commit()
-	if err == nil && txn.Succeeded {
-		txn, err = s.client.Txn(rctx).
-			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-			Then(clientv3.OpPut(key, holderText(c), clientv3.WithLease(lease.ID))).Commit()
-	}
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0), previous.unchanged(s.prefix)).
+		Then(clientv3.OpPut(key, holderText(c), clientv3.WithLease(lease.ID)), epoch.put(s.prefix)).Commit()
 	if err != nil || !txn.Succeeded {
 		_, rerr := s.client.Revoke(rctx, lease.ID)
 		if err != nil {
-			return "", errors.Join(fmt.Errorf("lease: %w", translate(err)), rerr)
+			return "", 0, errors.Join(fmt.Errorf("lease: %w", translate(err)), rerr)
 		}
-		return "another broker that has just begun", nil
+		return justBegun, 0, nil
 	}
-	return "", s.keep(lease.ID, txn.Header.Revision)
+	return "", 0, s.begin(newTerm(epoch.number, txn.Header.Revision, lease.ID, asked, time.Duration(lease.TTL)*time.Second), c.Patience)
 }
 
-// keep renews the lease until Close.
-func (s *Store) keep(id clientv3.LeaseID, created int64) error {
+// justBegun is a holder of whom nothing is known yet.
+const justBegun = "another broker that has just begun"
+
+// begin makes the term the store's, and renews its lease until Close.
+func (s *Store) begin(t *term, patience time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return fmt.Errorf("%w: closed", store.ErrUnavailable)
 	}
-	session, err := concurrency.NewSession(s.client, concurrency.WithLease(id), concurrency.WithContext(s.ctx))
-	if err != nil {
-		return fmt.Errorf("lease: %w", translate(err))
-	}
-	s.leads.Store(&leadership{created, session})
+	s.term.Store(t)
+	s.group.Go(func() { s.renew(t, cmp.Or(patience, t.ttl)) })
 	return nil
-}
-
-// resign revokes the lease and with it the key, so that the next broker need not wait.
-func (s *Store) resign() {
-	l := s.leads.Load()
-	if l == nil || l.session.Ctx().Err() != nil {
-		return
-	}
-	l.session.Orphan()
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
-	if _, err := s.client.Revoke(ctx, l.session.Lease()); err != nil {
-		s.log.Warn("lease not released, the next broker has to wait", "error", err)
-	}
-}
-
-// Lost is closed when the leadership is lost, also by Close; nil, which never
-// is, without one.
-func (s *Store) Lost() <-chan struct{} {
-	if l := s.leads.Load(); l != nil {
-		return l.session.Done()
-	}
-	return nil
-}
-
-// fence is the condition of every commit by a leader.
-func (s *Store) fence() (clientv3.Cmp, bool) {
-	l := s.leads.Load()
-	if l == nil {
-		return clientv3.Cmp{}, false
-	}
-	return clientv3.Compare(clientv3.CreateRevision(s.prefix+leaderKey), "=", l.created), true
 }
 
 // holderText is the key's value: the place, a line break, and the holder.
@@ -173,20 +226,4 @@ func holderText(c Claim) string { return c.Place + "\n" + c.Holder }
 func parseHolder(value []byte) (place, who string) {
 	place, who, _ = strings.Cut(string(value), "\n")
 	return place, who
-}
-
-// overtaken reports whether a commit was refused because another broker acts or may act. The transaction's else branch
-// reads the key last.
-func (s *Store) overtaken(resp *clientv3.TxnResponse) error {
-	l, holder := s.leads.Load(), "nobody"
-	if last := len(resp.Responses) - 1; last >= 0 {
-		for _, kv := range resp.Responses[last].GetResponseRange().GetKvs() {
-			if kv.CreateRevision == l.created {
-				return nil
-			}
-			_, holder = parseHolder(kv.Value)
-		}
-	}
-	l.session.Orphan()
-	return fmt.Errorf("commit: %w: %s acts now", store.ErrOvertaken, holder)
 }

@@ -3,14 +3,16 @@
 package etcdstore_test
 
 import (
-	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/etcdtest"
 )
 
 const leaseTTL = 2 * time.Second
@@ -99,33 +101,123 @@ func TestSamePlaceTakesOver(t *testing.T) {
 	}
 }
 
-// A broker cut off from etcd for the TTL gives up by its own clock, and another one takes over.
+// A broker cut off from etcd does nothing more by its own clock before another one may take over.
 func TestCutOffLeaderIsReplaced(t *testing.T) {
 	endpoint := embedded(t, t.TempDir())
 	p := newProxy(t, endpoint)
 	first, second := openCluster(t, p.endpoint(), "a", time.Second), openCluster(t, endpoint, "a", 0)
+	closing(t, first)
+	closing(t, second)
 	if err := first.Lead(t.Context(), claim("one", "here")); err != nil {
 		t.Fatal(err)
 	}
-	p.mute.Store(true)
-	p.cut()
-	select {
-	case <-first.Lost():
-	case <-time.After(10 * leaseTTL):
-		t.Fatal("it leads without etcd")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*leaseTTL)
-	defer cancel()
-	if err := second.Lead(ctx, claim("two", "there")); err != nil {
+	held, release, err := first.Hold(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer release()
+	p.mute.Store(true)
+	p.cut()
+	if err := second.Lead(t.Context(), claim("two", "there")); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.MayAct(); err == nil || held.Err() == nil {
+		t.Errorf("two act: %v, %v", err, held.Err())
+	}
+	if first.Epoch() >= second.Epoch() {
+		t.Errorf("epoch %d follows %d", second.Epoch(), first.Epoch())
+	}
+	<-first.Lost()
 	p.mute.Store(false)
 	if _, err := first.Commit(t.Context(), store.Write{Key: "k", Value: []byte("1"), Expect: store.AnyRevision}); err == nil {
 		t.Error("one that is cut off writes")
 	}
-	for _, s := range []*etcdstore.Store{first, second} {
-		if err := s.Close(); err != nil {
-			t.Error(err)
+}
+
+// etcd, back, has the lease still: the broker that acted acts again, and has lost nothing.
+func TestLeaderOutlastsEtcd(t *testing.T) {
+	server := etcdtest.Start(t, etcdtest.Options{})
+	s := openCluster(t, server.Endpoint, "a", time.Second)
+	closing(t, s)
+	c := claim("one", "here")
+	c.Patience = time.Minute
+	if err := s.Lead(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	epoch := s.Epoch()
+	server.Kill()
+	for s.MayAct() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	server.Restart()
+	for s.MayAct() != nil {
+		select {
+		case <-s.Lost():
+			t.Fatal(s.MayAct())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	commit(t, s, put("k", "v", 0))
+	if s.Epoch() != epoch {
+		t.Errorf("epoch %d became %d", epoch, s.Epoch())
+	}
+}
+
+// A broker that lost its lease waits in line, and leads again in an epoch of its own.
+func TestLeadsAgain(t *testing.T) {
+	endpoint := embedded(t, t.TempDir())
+	one, other := openCluster(t, endpoint, "a", 0), openCluster(t, endpoint, "a", 0)
+	closing(t, one)
+	for _, s := range []*etcdstore.Store{one, other} {
+		if err := s.Lead(t.Context(), claim("one", "here")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := one.Commit(t.Context(), put("k", "old", 0))
+	wantError(t, err, store.ErrOvertaken)
+	<-one.Lost()
+	waits := make(chan string, 1)
+	c := claim("two", "there")
+	c.Waits = func(holder string) { waits <- holder }
+	leads := make(chan error, 1)
+	go func() { leads <- one.Lead(t.Context(), c) }()
+	if holder := <-waits; holder != "one" {
+		t.Errorf("waits for %q", holder)
+	}
+	before := other.Epoch()
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-leads; err != nil {
+		t.Fatal(err)
+	}
+	commit(t, one, put("k", "new", 0))
+	if one.Epoch() <= before || one.MayAct() != nil {
+		t.Errorf("epoch %d follows %d, %v", one.Epoch(), before, one.MayAct())
+	}
+}
+
+// Each term has a larger number than those before, whatever the host's clock says, and also without a lease.
+func TestEpochs(t *testing.T) {
+	endpoint := embedded(t, t.TempDir())
+	s := openCluster(t, endpoint, "a", 0)
+	closing(t, s)
+	future := uint64(time.Now().Add(time.Hour).UnixMilli())
+	commit(t, s, put(store.EpochKey, strconv.FormatUint(future, 10), 0))
+	for i := range uint64(3) {
+		if err := s.Begin(t.Context()); err != nil || s.Epoch() != future+i+1 {
+			t.Errorf("epoch %d, %v, want %d", s.Epoch(), err, future+i+1)
+		}
+	}
+	if err := s.Lead(t.Context(), claim("one", "here")); err != nil || s.Epoch() != future+4 {
+		t.Errorf("with a lease: %d, %v", s.Epoch(), err)
+	}
+	commit(t, s, put(store.EpochKey, "x", store.AnyRevision))
+	other := openCluster(t, endpoint, "a", 0)
+	closing(t, other)
+	for _, err := range []error{other.Begin(t.Context()), other.Lead(t.Context(), claim("one", "here"))} {
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), `"epoch"`) {
+			t.Errorf("damaged: %v", err)
 		}
 	}
 }
@@ -173,6 +265,25 @@ func TestWaitingOutlastsEtcd(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Who does not want to wait hears who acts, and takes over from a dead process at his own place.
+func TestTryLead(t *testing.T) {
+	endpoint := embedded(t, t.TempDir())
+	first, second := openCluster(t, endpoint, "a", 0), openCluster(t, endpoint, "a", 0)
+	closing(t, first)
+	closing(t, second)
+	for _, c := range []struct {
+		s             *etcdstore.Store
+		place, holder string
+	}{{first, "here", ""}, {second, "there", "a broker"}, {second, "here", ""}} {
+		if holder, err := c.s.TryLead(t.Context(), claim("a broker", c.place)); err != nil || holder != c.holder {
+			t.Errorf("%s: %q, %v", c.place, holder, err)
+		}
+	}
+	_, err := first.Commit(t.Context(), put("k", "v", 0))
+	wantError(t, err, store.ErrOvertaken)
+	commit(t, second, put("k", "v", 0))
 }
 
 // Nobody waits for a broker that was never seen.
