@@ -205,7 +205,7 @@ func versions(e *examination) {
 	}
 	for _, v := range slices.Sorted(maps.Keys(others)) {
 		for _, node := range others[v] {
-			e.nodeWarn(node, fmt.Sprintf("the agent is %s, the broker is %s", v, h.Version), "install the broker's version on the nodes; docs/ops/install.md")
+			e.nodeWarn(node, fmt.Sprintf("the agent is %s, the broker is %s", v, h.Version), "install the broker's version on the nodes; docs/ops/upgrade.md")
 		}
 	}
 	if unknown > 0 {
