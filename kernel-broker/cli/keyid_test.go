@@ -45,7 +45,7 @@ func TestShowWithAnyKeyID(t *testing.T) {
 		}
 	}
 	f.put(t, "as-it-was", good)
-	if out := f.must(0, "", "kernel", "show", "mitgcm@1"); !strings.Contains(out, ", by "+trust.Keys[0].ID[7:19]+"\n") {
+	if out := f.must(0, "", "kernel", "show", "mitgcm@1", "-o", "wide"); !strings.Contains(out, ", by "+trust.Keys[0].ID[7:19]+"\n") {
 		t.Errorf("as it was signed:\n%s", out)
 	}
 }

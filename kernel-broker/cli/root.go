@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,9 @@ import (
 // addressVariable names the broker in the environment.
 const addressVariable = "KERNEL_BROKER_ADDRESS"
 
+// widthVariable is the terminal's width in the environment, as shells name it.
+const widthVariable = "COLUMNS"
+
 // callLimit is the time limit of one call.
 const callLimit = 10 * time.Second
 
@@ -44,6 +48,8 @@ type Invocation struct {
 	Version string
 	// Terminal: stderr is a terminal, so progress may be drawn on it.
 	Terminal bool
+	// Width of the terminal that stdout is, in columns; 0 if it is none.
+	Width int
 	// Munge authenticates the user over the network by a munged's socket.
 	Munge func(socket string) client.Encoder
 
@@ -63,6 +69,9 @@ type app struct {
 // Run executes the invocation and returns the exit code.
 func Run(ctx context.Context, i Invocation) int {
 	a := &app{Invocation: i}
+	if n, err := strconv.Atoi(i.Getenv(widthVariable)); err == nil && n > 0 {
+		a.Width = n
+	}
 	root := a.root()
 	root.SetArgs(i.Args)
 	err := root.ExecuteContext(ctx)
@@ -91,7 +100,7 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.config, "config", client.DefaultPath, "settings `file`")
 	flags.StringVar(&a.broker, "broker", "", "broker's `address`: unix:///path or host:port; several with commas")
-	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, json or yaml")
+	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, wide (one line a row, all columns), json or yaml")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.keyCommand(), a.artifactCommand(), a.nodeCommand(), a.hardwareCommand(), a.authorityCommand(), a.jobCommand(), a.runCommand(), a.policyCommand(), a.auditCommand(), a.configCommand(),
 		a.doctorCommand(), a.healthCommand(), a.versionCommand(), a.manCommand(root))
