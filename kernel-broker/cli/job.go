@@ -23,10 +23,6 @@ import (
 const mostJobs = 1000
 
 func (a *app) jobCommand() *cobra.Command {
-	var limit uint32
-	list := a.command("list", "List the jobs that requested a kernel, newest first", cobra.NoArgs,
-		func(ctx context.Context, _ []string) error { return a.jobList(ctx, limit) })
-	list.Flags().Uint32Var(&limit, "limit", 100, "most jobs to list, up to 1000")
 	var restart int64
 	var watch, all bool
 	show := a.command("show ID[_TASK|+OFFSET]", "Show a job's way to its kernel and back", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
@@ -35,21 +31,12 @@ func (a *app) jobCommand() *cobra.Command {
 	show.Flags().Int64Var(&restart, "restart", -1, "`run` of a requeued job, from 0 (default: the newest)")
 	show.Flags().BoolVar(&watch, "watch", false, "first print the steps as they happen, until the job has its kernel or, if it has it already, until its nodes are free")
 	show.Flags().BoolVar(&all, "all", false, "show each node's steps and boots, not only those of the slowest five")
-	return noun("job", "Jobs that requested a kernel", list, show, a.jobWhyCommand())
+	return noun("job", "Jobs that requested a kernel", a.jobListCommand(), show, a.jobWhyCommand())
 }
 
-func (a *app) jobs(ctx context.Context, limit uint32) (*api.ListJobsResponse, error) {
-	return call(ctx, a, api.NewAllocationServiceClient, api.AllocationServiceClient.ListJobs, &api.ListJobsRequest{Limit: limit})
-}
-
-func (a *app) jobList(ctx context.Context, limit uint32) error {
-	response, err := a.jobs(ctx, limit)
-	if err != nil {
-		return err
-	}
-	return a.show(response, a.orNone(len(response.GetJobs()), "no jobs requested a kernel", func(p *page) {
-		jobRows(p, response.GetJobs())
-	}))
+func (a *app) jobs(ctx context.Context, request *api.ListJobsRequest) ([]*api.Job, error) {
+	response, err := call(ctx, a, api.NewAllocationServiceClient, api.AllocationServiceClient.ListJobs, request)
+	return response.GetJobs(), err
 }
 
 // reference is the job's name in Slurm.
@@ -80,12 +67,12 @@ func (a *app) find(ctx context.Context, name string) (uint32, error) {
 	if bad {
 		return 0, usageError{fmt.Errorf("%q is not a job: write ID, ID_TASK or ID+OFFSET", name)}
 	}
-	response, err := a.jobs(ctx, mostJobs)
+	jobs, err := a.jobs(ctx, &api.ListJobsRequest{Limit: mostJobs})
 	if err != nil {
 		return 0, err
 	}
 	var near []string
-	for _, j := range response.GetJobs() {
+	for _, j := range jobs {
 		if j.GetReference() == name {
 			return j.GetJobId(), nil
 		}

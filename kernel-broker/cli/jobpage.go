@@ -16,7 +16,7 @@ import (
 const mostSlow = 5
 
 func jobRows(p *page, jobs []*api.Job) {
-	p.head("JOB", wide+"RESTART", "USER", "KERNEL", "PHASE", zoned("BEGUN", newest(jobs, func(j *api.Job) time.Time { return begin(j) })), "READY AFTER", "NODES", below+"REASON")
+	p.head("JOB", wide+"RESTART", "USER", "KERNEL", "PHASE", zoned("BEGUN", newest(jobs, begin)), "READY AFTER", "NODES", below+"REASON")
 	for _, j := range jobs {
 		p.row(reference(j), j.GetRestartCount(), j.GetUser(), kernelRef(j.GetProfile(), j.GetVersion()), jobPhase(j),
 			minute(begin(j)), untilReady(j), hostlist.Compress(j.GetNodes()), j.GetReason())
