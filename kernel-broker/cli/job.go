@@ -31,7 +31,7 @@ func (a *app) jobCommand() *cobra.Command {
 	show.Flags().Int64Var(&restart, "restart", -1, "`run` of a requeued job, from 0 (default: the newest)")
 	show.Flags().BoolVar(&watch, "watch", false, "first print the steps as they happen, until the job has its kernel or, if it has it already, until its nodes are free")
 	show.Flags().BoolVar(&all, "all", false, "show each node's steps and boots, not only those of the slowest five")
-	return noun("job", "Jobs that requested a kernel", a.jobListCommand(), show, a.jobWhyCommand())
+	return noun("job", "Jobs that requested a kernel", a.jobListCommand(), show, a.jobWaitCommand(), a.jobWhyCommand())
 }
 
 func (a *app) jobs(ctx context.Context, request *api.ListJobsRequest) ([]*api.Job, error) {

@@ -37,9 +37,9 @@ func TestShowWithAnyKeyID(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.put(t, name, raw)
-		for _, output := range []string{"table", "json"} {
+		for _, output := range []string{"wide", "json"} {
 			out := f.must(0, "", "kernel", "show", "mitgcm@1", "-o", output)
-			if output == "table" && !strings.Contains(out, c.want) {
+			if output == "wide" && !strings.Contains(out, c.want) {
 				t.Errorf("%s: no %q in\n%s", name, c.want, out)
 			}
 		}

@@ -163,7 +163,9 @@ func (p *page) line(format string, args ...any) {
 
 // say prints a message that is not the result.
 func (a *app) say(format string, args ...any) {
-	_, _ = fmt.Fprintln(a.Stderr, plain(fmt.Sprintf(format, args...)))
+	text := plain(fmt.Sprintf(format, args...))
+	a.said = append(a.said, text)
+	_, _ = fmt.Fprintln(a.Stderr, text)
 }
 
 // shortID is the displayed length of a build id.
