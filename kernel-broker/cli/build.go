@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -262,7 +263,7 @@ func candidatePage(p *page, c pipeline.Candidate) {
 	p.row("Published:", c.Published)
 	p.row("Release:", c.Release)
 	p.row("Build id:", c.BuildID)
-	p.row("Image:", c.ImageDigest+" "+bytesOf(uint64(c.ImageSize)))
+	p.row("Image:", p.shortDigest(c.ImageDigest)+" "+bytesOf(uint64(c.ImageSize)))
 	p.row("Made:", clock(c.Made))
 	p.row("Folder:", c.Kernel)
 	if c.Report != "" {
@@ -300,20 +301,20 @@ func (a *app) candidates(name string) error {
 		return err
 	}
 	return a.showValue(map[string]any{"candidates": list}, a.orNone(len(list), "no candidates", func(p *page) {
-		p.row("KERNEL", "CANDIDATE", "VERDICT", "GAIN", "PUBLISHED", "MADE", "SIZE", "REASON")
+		p.head("KERNEL", "CANDIDATE", "VERDICT", "GAIN", "PUBLISHED", zoned("MADE", newest(list, func(c pipeline.Candidate) time.Time { return c.Made })), "SIZE", below+"REASON")
 		for _, c := range list {
 			gain := ""
 			if c.Measured != nil {
 				gain, _ = gainCells(c.Measured)
 			}
-			p.row(c.Name, c.ID, outcomeWord(c), gain, c.Published, clock(c.Made), bytesOf(uint64(c.ImageSize)), c.Reason)
+			p.row(c.Name, c.ID, outcomeWord(c), gain, c.Published, minute(c.Made), bytesOf(uint64(c.ImageSize)), c.Reason)
 		}
 	}))
 }
 
 // showValue prints a value that is not a message of the API.
 func (a *app) showValue(value any, table func(*page)) error {
-	if a.output == outputTable {
+	if a.isTable() {
 		return a.page(table)
 	}
 	text, err := json.Marshal(value)

@@ -255,7 +255,7 @@ func TestCandidates(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := f.must(0, "", "kernel", "candidates", "mitgcm", "--cache", cache)
-	if !strings.Contains(out, "no benefit  none  -          2026-11-20 12:00:00Z") || !strings.Contains(out, "kernel instructions -6 %") {
+	if !strings.Contains(out, "no benefit  none  2026-11-20 13:00") || !strings.Contains(out, "kernel instructions -6 %") {
 		t.Error(out)
 	}
 	if out := f.must(0, "", "kernel", "candidates", "other", "--cache", cache, "-o", "yaml"); out != "candidates: []\n" {

@@ -56,7 +56,7 @@ func (a *app) buildStatus(name string) error {
 		p.row("Ended:", clock(status.Ended))
 		p.row("Work:", formatCost(status.Cost))
 		p.line("")
-		p.row("STEP", "STATE", "TIME", "RESULT", "PROGRESS", "JOB")
+		p.head("STEP", "STATE", "TIME", "RESULT", "PROGRESS", "JOB")
 		for _, step := range status.Steps {
 			p.row(step.Name, stepState(step), stepTime(step, time.Now()), unlessZero(step.Bytes, bytesOf(uint64(step.Bytes))), unlessZero(step.Total, fmt.Sprintf("%d of %d", step.Done, step.Total)), step.Job)
 		}
@@ -90,7 +90,7 @@ func stepTime(s graph.StepStatus, now time.Time) string {
 }
 
 func worked(s float64) string {
-	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond).String()
+	return seconds(time.Duration(s * float64(time.Second)))
 }
 
 // formatCost sums up the steps that have ended.

@@ -244,7 +244,7 @@ func TestQuarantineIsShownAndReleased(t *testing.T) {
 	f.must(3, `kernel "mitgcm@1" is quarantined since 2026-11-20T12:00:00Z: failed to boot 2 times, last: n1: silent for 2m; an administrator can release it`, "profile", "check", "mitgcm")
 	golden(t, "quarantined-list.table", f.must(0, "", "profile", "list"))
 	golden(t, "quarantined-show.table", f.must(0, "", "profile", "show", "mitgcm"))
-	f.must(0, "would release mitgcm@1, quarantined since 2026-11-20 12:00:00Z: failed to boot", "profile", "release", "mitgcm@1", "--dry-run")
+	f.must(0, "would release mitgcm@1, quarantined since 2026-11-20 13:00:00 CET: failed to boot", "profile", "release", "mitgcm@1", "--dry-run")
 	f.must(3, "is quarantined", "profile", "check", "mitgcm")
 	f.must(0, "mitgcm@1 released from quarantine", "profile", "release", "mitgcm@1")
 	f.must(0, "", "profile", "check", "mitgcm")

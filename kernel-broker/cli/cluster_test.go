@@ -78,10 +78,10 @@ func TestNodesAndJobs(t *testing.T) {
 func TestUnprovenNode(t *testing.T) {
 	f := newFixture(t)
 	f.nodes.list = []*api.Node{convert.NodeToProto(kb.NodeView{Node: &kb.Node{Name: "n3", Desired: kb.Ref{Profile: "stock", Version: 1}}})}
-	if out := f.must(0, "", "node", "list"); !strings.Contains(out, "n3    unproven") {
+	if out := f.must(0, "", "node", "list"); !strings.Contains(out, "n3     unproven") {
 		t.Errorf("node list:\n%s", out)
 	}
-	if out := f.must(0, "", "node", "list", "-o", "json"); !strings.Contains(out, "NODE_PHASE_UNPROVEN") {
+	if out := f.must(0, "", "node", "list", "-o", "json"); !strings.Contains(out, `"phase": "unproven"`) {
 		t.Errorf("node list -o json:\n%s", out)
 	}
 }

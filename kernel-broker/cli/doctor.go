@@ -90,14 +90,14 @@ func diagnose(host string, results []doctor.Result) diagnosis {
 func findingsTable(p *page, d diagnosis, all bool) {
 	for _, f := range d.Findings {
 		p.line("%s: %s (%s)", f.Severity, f.Object, f.Check)
-		p.line("    %s", f.What)
-		p.line("    remedy: %s", f.Remedy)
+		p.paragraph(belowInset, "%s", f.What)
+		p.paragraph(belowInset, "remedy: %s", f.Remedy)
 	}
 	if all {
 		if len(d.Findings) > 0 {
 			p.line("")
 		}
-		p.row("CHECK", "OUTCOME", "ABOUT")
+		p.head("CHECK", "OUTCOME", below+"ABOUT")
 		for _, r := range d.Checks {
 			about := r.About
 			if len(r.Why) > 0 {
@@ -109,7 +109,7 @@ func findingsTable(p *page, d diagnosis, all bool) {
 			p.row(r.Check, r.Outcome, about)
 		}
 	}
-	p.line("%s", summary(d))
+	p.sentence("%s", summary(d))
 }
 
 func summary(d diagnosis) string {

@@ -124,11 +124,18 @@ type jobs struct {
 	list []*api.Job
 	// looks counts the calls of GetJob; then may change the list.
 	looks int
+	asked *api.ListJobsRequest // last
+	most  int                  // that one answer takes, if above 0
 	then  func(looks int, list []*api.Job)
 }
 
-func (j *jobs) ListJobs(context.Context, *api.ListJobsRequest) (*api.ListJobsResponse, error) {
-	return &api.ListJobsResponse{Jobs: j.list}, nil
+func (j *jobs) ListJobs(_ context.Context, r *api.ListJobsRequest) (*api.ListJobsResponse, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.asked = r; int(r.GetLimit()) > j.most && j.most > 0 {
+		return nil, fmt.Errorf("ask for fewer: %w", kb.ErrExhausted)
+	}
+	return &api.ListJobsResponse{Jobs: j.list[:min(len(j.list), int(r.GetLimit()))]}, nil
 }
 
 func (j *jobs) GetJob(_ context.Context, r *api.GetJobRequest) (*api.GetJobResponse, error) {

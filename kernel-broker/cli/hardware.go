@@ -45,7 +45,7 @@ func (a *app) hardwareList(ctx context.Context, _ []string) error {
 }
 
 func hardwareTable(p *page, rows []*api.HardwareRow) {
-	p.row("BOARD", "FIRMWARE", "NETWORK", "KERNEL", "WAY", "TRIES", "OK", "SHUTDOWN", "START", "TOTAL", "P95", "LAST", "LAST FAILURE")
+	p.head("BOARD", wide+"FIRMWARE", wide+"NETWORK", "KERNEL", "WAY", "TRIES", "OK", wide+"SHUTDOWN", wide+"START", "TOTAL", "P95", wide+zoned("LAST", newest(rows, func(r *api.HardwareRow) time.Time { return r.GetLast().AsTime() })), below+"LAST FAILURE")
 	for _, r := range rows {
 		h, times := r.GetHardware(), map[string]*api.PhaseTimes{}
 		for _, phase := range r.GetPhases() {
@@ -66,18 +66,18 @@ func hardwareTable(p *page, rows []*api.HardwareRow) {
 			failure = fmt.Sprintf("%s, %s: %s", r.GetFailedNode(), clock(r.GetFailedAt().AsTime()), r.GetFailedCause())
 		}
 		p.row(cmp.Or(h.GetBoard(), "unknown"), h.GetFirmware(), h.GetNic(), kernelRef(r.GetProfile(), r.GetVersion()), convert.Word(r.GetWay()),
-			r.GetTries(), r.GetSuccesses(), median("shutdown"), median("start"), median("total"), p95, clock(r.GetLast().AsTime()), failure)
+			r.GetTries(), r.GetSuccesses(), median("shutdown"), median("start"), median("total"), p95, minute(r.GetLast().AsTime()), failure)
 	}
 }
 
 func ruleTable(p *page, rules []*api.HardwareRule) {
-	p.row("RULE", "FOR", "KEXEC", "RETURN BY", "SET", "BY", "REASON")
+	p.head("RULE", "FOR", "KEXEC", "RETURN BY", zoned("SET", newest(rules, func(r *api.HardwareRule) time.Time { return r.GetAt().AsTime() })), "BY", below+"REASON")
 	for _, r := range rules {
 		kexec := convert.Word(r.GetKexec())
 		if r.GetOnce() {
 			kexec += ", once"
 		}
-		p.row(r.GetName(), ruleScope(r), kexec, convert.Word(r.GetBy()), clock(r.GetAt().AsTime()), r.GetAuthor(), r.GetReason())
+		p.row(r.GetName(), ruleScope(r), kexec, convert.Word(r.GetBy()), minute(r.GetAt().AsTime()), r.GetAuthor(), r.GetReason())
 	}
 }
 

@@ -22,7 +22,7 @@ func (a *app) health(ctx context.Context, _ []string) error {
 		return err
 	}
 	err = a.show(response, func(p *page) {
-		p.row("COMPONENT", "STATE", "DETAIL")
+		p.head("COMPONENT", "STATE", "DETAIL")
 		p.row("broker", either(response.GetHealthy(), "healthy", "UNHEALTHY"), response.GetVersion())
 		for _, c := range response.GetComponents() {
 			state, detail := either(c.GetHealthy(), "healthy", "UNHEALTHY"), c.GetDetail()

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -24,36 +23,20 @@ import (
 const mostJobs = 1000
 
 func (a *app) jobCommand() *cobra.Command {
-	var limit uint32
-	list := a.command("list", "List the jobs that requested a kernel, newest first", cobra.NoArgs,
-		func(ctx context.Context, _ []string) error { return a.jobList(ctx, limit) })
-	list.Flags().Uint32Var(&limit, "limit", 100, "most jobs to list, up to 1000")
 	var restart int64
-	var watch bool
+	var watch, all bool
 	show := a.command("show ID[_TASK|+OFFSET]", "Show a job's way to its kernel and back", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
-		return a.jobShow(ctx, args[0], restart, watch)
+		return a.jobShow(ctx, args[0], restart, watch, all)
 	})
 	show.Flags().Int64Var(&restart, "restart", -1, "`run` of a requeued job, from 0 (default: the newest)")
 	show.Flags().BoolVar(&watch, "watch", false, "first print the steps as they happen, until the job has its kernel or, if it has it already, until its nodes are free")
-	return noun("job", "Jobs that requested a kernel", list, show, a.jobWhyCommand())
+	show.Flags().BoolVar(&all, "all", false, "show each node's steps and boots, not only those of the slowest five")
+	return noun("job", "Jobs that requested a kernel", a.jobListCommand(), show, a.jobWaitCommand(), a.jobWhyCommand())
 }
 
-func (a *app) jobs(ctx context.Context, limit uint32) (*api.ListJobsResponse, error) {
-	return call(ctx, a, api.NewAllocationServiceClient, api.AllocationServiceClient.ListJobs, &api.ListJobsRequest{Limit: limit})
-}
-
-func (a *app) jobList(ctx context.Context, limit uint32) error {
-	response, err := a.jobs(ctx, limit)
-	if err != nil {
-		return err
-	}
-	return a.show(response, a.orNone(len(response.GetJobs()), "no jobs requested a kernel", func(p *page) {
-		p.row("JOB", "RESTART", "USER", "KERNEL", "PHASE", "BEGUN", "KERNEL AFTER", "NODES", "REASON")
-		for _, j := range response.GetJobs() {
-			p.row(reference(j), j.GetRestartCount(), j.GetUser(), kernelRef(j.GetProfile(), j.GetVersion()), jobPhase(j),
-				clock(begin(j)), untilReady(j), strings.Join(j.GetNodes(), ","), j.GetReason())
-		}
-	}))
+func (a *app) jobs(ctx context.Context, request *api.ListJobsRequest) ([]*api.Job, error) {
+	response, err := call(ctx, a, api.NewAllocationServiceClient, api.AllocationServiceClient.ListJobs, request)
+	return response.GetJobs(), err
 }
 
 // reference is the job's name in Slurm.
@@ -70,16 +53,6 @@ func begin(j *api.Job) time.Time {
 	return j.GetTimeline()[0].GetAt().AsTime()
 }
 
-// untilReady is the time that the user waited for the kernel.
-func untilReady(j *api.Job) string {
-	for _, e := range j.GetTimeline() {
-		if e.GetNode() == "" && e.GetEvent() == "ready" {
-			return seconds(e.GetAt().AsTime().Sub(begin(j)))
-		}
-	}
-	return ""
-}
-
 // find turns a job's name in Slurm into the broker's.
 func (a *app) find(ctx context.Context, name string) (uint32, error) {
 	if id, err := strconv.ParseUint(name, 10, 32); err == nil && id > 0 {
@@ -94,12 +67,12 @@ func (a *app) find(ctx context.Context, name string) (uint32, error) {
 	if bad {
 		return 0, usageError{fmt.Errorf("%q is not a job: write ID, ID_TASK or ID+OFFSET", name)}
 	}
-	response, err := a.jobs(ctx, mostJobs)
+	jobs, err := a.jobs(ctx, &api.ListJobsRequest{Limit: mostJobs})
 	if err != nil {
 		return 0, err
 	}
 	var near []string
-	for _, j := range response.GetJobs() {
+	for _, j := range jobs {
 		if j.GetReference() == name {
 			return j.GetJobId(), nil
 		}
@@ -121,7 +94,7 @@ func (a *app) find(ctx context.Context, name string) (uint32, error) {
 	return 0, fmt.Errorf("the broker has no record of job %s%s: %w", name, hint, kb.ErrNotFound)
 }
 
-func (a *app) jobShow(ctx context.Context, name string, restart int64, watch bool) error {
+func (a *app) jobShow(ctx context.Context, name string, restart int64, watch, all bool) error {
 	request := &api.GetJobRequest{}
 	if restart > math.MaxUint32 {
 		return usageError{fmt.Errorf("--restart: no job was restarted %d times", restart)}
@@ -142,7 +115,7 @@ func (a *app) jobShow(ctx context.Context, name string, restart int64, watch boo
 			return err
 		}
 	}
-	return a.show(job, func(p *page) { jobPage(p, job) })
+	return a.show(job, func(p *page) { jobPage(p, job, all) })
 }
 
 func (a *app) job(ctx context.Context, request *api.GetJobRequest) (*api.Job, error) {
@@ -168,7 +141,7 @@ func (a *app) watch(ctx context.Context, request *api.GetJobRequest, job *api.Jo
 			printed[key] = true
 			last = at
 			a.say("%s", strings.TrimSpace(fmt.Sprintf("%s  %-8s  %-10s  %s",
-				at.UTC().Format("15:04:05.00"), cmp.Or(e.GetNode(), "-"), e.GetEvent(), e.GetDetail())))
+				at.Local().Format("15:04:05.00 MST"), cmp.Or(e.GetNode(), "-"), e.GetEvent(), e.GetDetail())))
 		}
 		if starting != isStarting(job) || isOver(job) {
 			return job, nil
@@ -212,75 +185,3 @@ func unlessZero[N comparable](n N, text string) string {
 }
 
 func numberOrNone(n uint32) string { return unlessZero(n, fmt.Sprint(n)) }
-
-// jobPage prints a job: user, nodes, and each step with its duration.
-func jobPage(p *page, j *api.Job) {
-	p.row("Job:", reference(j))
-	p.row("Restart:", j.GetRestartCount())
-	p.row("User:", j.GetUser())
-	p.row("Kernel:", kernelRef(j.GetProfile(), j.GetVersion()))
-	p.row("Nodes:", strings.Join(j.GetNodes(), " "))
-	p.row("Phase:", jobPhase(j))
-	p.row("Reason:", j.GetReason())
-	p.row("Begun:", clock(begin(j)))
-	p.row("Ready after:", untilReady(j))
-	if j.GetHandedTo() != "" {
-		p.row("Nodes handed to job:", j.GetHandedTo())
-	}
-	for _, node := range nodesOf(j) {
-		p.line("")
-		if node == "" {
-			p.line("The job")
-		} else {
-			p.line("Node %s", node)
-		}
-		p.row("AT", "STEP", "TOOK", "DETAIL")
-		// Events before a node's first step belong to the start of the job.
-		last, first := begin(j), node == ""
-		for _, e := range j.GetTimeline() {
-			if e.GetNode() != node {
-				continue
-			}
-			at, took := e.GetAt().AsTime(), ""
-			if !first {
-				took = seconds(at.Sub(last))
-			}
-			p.row("+"+seconds(at.Sub(begin(j))), e.GetEvent(), took, e.GetDetail())
-			last, first = at, false
-		}
-	}
-	if len(j.GetBefore())+len(j.GetDuring())+len(j.GetAfter()) > 0 {
-		p.line("\nKernels that the nodes proved to run")
-		p.row("NODE", "WHEN", "KERNEL", "RELEASE", "BUILD ID", "BOOT ID")
-		for _, node := range j.GetNodes() {
-			proofRow(p, node, "before", j.GetBefore())
-			proofRow(p, node, "during", j.GetDuring())
-			proofRow(p, node, "after", j.GetAfter())
-		}
-	}
-}
-
-func proofRow(p *page, node, when string, proofs []*api.NodeProof) {
-	for _, proof := range proofs {
-		if proof.GetNode() == node {
-			p.row(node, when, kernelRef(proof.GetProfile(), proof.GetVersion()), proof.GetRelease(), short(proof.GetBuildId()), proof.GetBootId())
-		}
-	}
-}
-
-// nodesOf returns the subjects of the timeline: the job as a whole, which is "", then the nodes in the job's order, then
-// others.
-func nodesOf(j *api.Job) []string {
-	seen := map[string]bool{}
-	for _, e := range j.GetTimeline() {
-		seen[e.GetNode()] = true
-	}
-	var nodes []string
-	for _, node := range append([]string{""}, j.GetNodes()...) {
-		if seen[node] {
-			nodes = append(nodes, node)
-			delete(seen, node)
-		}
-	}
-	return append(nodes, slices.Sorted(maps.Keys(seen))...)
-}

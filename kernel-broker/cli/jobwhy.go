@@ -32,13 +32,13 @@ func (a *app) jobWhy(ctx context.Context, args []string) error {
 		}
 		p.line("job %s waits for", why.GetReference())
 		for _, w := range why.GetWaits() {
-			p.line("  %s", w)
+			p.paragraph(2, "%s", w)
 		}
 		if len(why.GetNodes()) == 0 {
 			return
 		}
 		p.line("")
-		p.row("NODE", "ON ITS WAY SINCE")
+		p.head("NODE", "ON ITS WAY SINCE")
 		for _, n := range why.GetNodes() {
 			p.row(n.GetName(), clock(n.GetSince().AsTime()))
 		}

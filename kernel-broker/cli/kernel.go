@@ -329,12 +329,12 @@ func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 	p.row("Release:", k.GetRelease())
 	p.row("Build id:", k.GetBuildId())
 	p.row("Architecture:", k.GetArchitecture())
-	p.row("Image:", k.GetImageDigest()+" "+bytesOf(k.GetImageSize()))
+	p.row("Image:", p.shortDigest(k.GetImageDigest())+" "+bytesOf(k.GetImageSize()))
 	if k.GetInitrdDigest() != "" {
-		p.row("Initrd:", k.GetInitrdDigest()+" "+bytesOf(k.GetInitrdSize()))
+		p.row("Initrd:", p.shortDigest(k.GetInitrdDigest())+" "+bytesOf(k.GetInitrdSize()))
 	}
 	if k.GetModulesDigest() != "" {
-		p.row("Modules:", k.GetModulesDigest()+" "+bytesOf(k.GetModulesSize()))
+		p.row("Modules:", p.shortDigest(k.GetModulesDigest())+" "+bytesOf(k.GetModulesSize()))
 		for _, m := range o.modules() {
 			p.row("", fmt.Sprintf("%s %s: %s", m.Name, m.Version, strings.Join(m.Modules, ", ")))
 		}
@@ -355,9 +355,7 @@ func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 		p.row("Verdict:", notMeasured)
 	}
 	p.line("Drivers:")
-	for chunk := range slices.Chunk(k.GetDrivers(), 6) {
-		p.line("  %s", strings.Join(chunk, " "))
-	}
+	p.paragraph(2, "%s", strings.Join(k.GetDrivers(), " "))
 }
 
 // mostLacking nodes are named.

@@ -37,15 +37,15 @@ func TestShowWithAnyKeyID(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.put(t, name, raw)
-		for _, output := range []string{"table", "json"} {
+		for _, output := range []string{"wide", "json"} {
 			out := f.must(0, "", "kernel", "show", "mitgcm@1", "-o", output)
-			if output == "table" && !strings.Contains(out, c.want) {
+			if output == "wide" && !strings.Contains(out, c.want) {
 				t.Errorf("%s: no %q in\n%s", name, c.want, out)
 			}
 		}
 	}
 	f.put(t, "as-it-was", good)
-	if out := f.must(0, "", "kernel", "show", "mitgcm@1"); !strings.Contains(out, ", by "+trust.Keys[0].ID[7:19]+"\n") {
+	if out := f.must(0, "", "kernel", "show", "mitgcm@1", "-o", "wide"); !strings.Contains(out, ", by "+trust.Keys[0].ID[7:19]+"\n") {
 		t.Errorf("as it was signed:\n%s", out)
 	}
 }

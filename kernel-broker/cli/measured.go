@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -84,6 +85,16 @@ func gainCells(m *kb.Measurement) (kernel, whole string) {
 		kernel += ", " + measuredOn(m)
 	}
 	return kernel, whole
+}
+
+var interval = regexp.MustCompile(` ?\([^()]*\)`)
+
+// figure leaves the interval around a figure to pages that have room for it.
+func (p *page) figure(text string) string {
+	if p.width == 0 {
+		return text
+	}
+	return interval.ReplaceAllString(text, "")
 }
 
 func measuredOn(m *kb.Measurement) string { return "measured on " + m.MeasuredOn }
@@ -183,13 +194,14 @@ func measuredPart(p *page, v *api.ProfileVersion) {
 	if m == nil {
 		return
 	}
-	p.line("\n%s, %s", refOf(v), outcomeText(m))
+	p.line("")
+	p.sentence("%s, %s", refOf(v), outcomeText(m))
 	names, gains := baselines(m)
 	if len(gains) == 0 {
 		return
 	}
-	p.row("  AGAINST", "KERNEL", "KERNEL SHARE", "WHOLE")
+	p.head("AGAINST", "KERNEL", "KERNEL SHARE", "WHOLE")
 	for i, g := range gains {
-		p.row("  "+names[i], kernelText(g), shareText(g), wholeText(g))
+		p.row(names[i], kernelText(g), shareText(g), wholeText(g))
 	}
 }

@@ -83,7 +83,7 @@ func TestRegisterMeasured(t *testing.T) {
 	}
 	const said = "benefit: kernel instructions (strings weighed) -25.0 % on write8 (by more than the spread"
 	f.must(0, "would register mitgcm@1 (6.1.0-mitgcm)\nmitgcm@1: "+said, register("--report", report, "--dry-run")...)
-	f.must(0, "no profiles", "profile", "list")
+	f.must(0, "no profiles", "profile", "list", "-o", "wide")
 	f.must(0, "mitgcm@1: not measured\n", register("--argument", "quiet", "--dry-run")...)
 	_, _, stderr := f.run(register("--report", report)...)
 	contains(t, "registered", stderr, "mitgcm@1: "+said,
@@ -92,15 +92,15 @@ func TestRegisterMeasured(t *testing.T) {
 	f.must(0, "mitgcm@1: "+said, register("--report", report)...) // again
 	f.must(0, "mitgcm@2: not measured\n", register("--argument", "quiet", "--default")...)
 	f.must(0, "mitgcm@2: not measured\n", register("--argument", "quiet")...)
-	contains(t, "list, with another default", f.must(0, "", "profile", "list"), "mitgcm 2 1,2 available not measured - mitgcm")
+	contains(t, "list, with another default", f.must(0, "", "profile", "list", "-o", "wide"), "mitgcm 2 1,2 available not measured - mitgcm")
 	f.must(0, "", "profile", "promote", "mitgcm@1", "--reason", "better")
-	contains(t, "list", f.must(0, "", "profile", "list"), "NAME DEFAULT VERSIONS STATE GAIN OF THE WHOLE APPLICATION DESCRIPTION",
+	contains(t, "list", f.must(0, "", "profile", "list", "-o", "wide"), "NAME DEFAULT VERSIONS STATE GAIN OF THE WHOLE APPLICATION DESCRIPTION",
 		"mitgcm 1 1,2 available -40.0 % (-40.9 to -39.1) -11.8 % (-12.0 to -11.5) of the workload mitgcm Kernel for mitgcm")
-	contains(t, "kernels", f.must(0, "", "kernel", "list"), "mitgcm@1 available -40.0 % (-40.9 to -39.1) 0 6.1.0-mitgcm", "mitgcm@2 available not measured 0 6.1.0-mitgcm")
-	show := f.must(0, "", "profile", "show", "mitgcm")
+	contains(t, "kernels", f.must(0, "", "kernel", "list", "-o", "wide"), "mitgcm@1 available -40.0 % (-40.9 to -39.1) - 6.1.0-mitgcm", "mitgcm@2 available not measured - 6.1.0-mitgcm")
+	show := f.must(0, "", "profile", "show", "mitgcm", "-o", "wide")
 	contains(t, "show", show, "mitgcm@1, "+said, "AGAINST KERNEL KERNEL SHARE WHOLE",
 		"slim -O2 -25.0 % (-26.1 to -23.9) 25.0 % (25.0 to 25.0) of the workload's instructions -6.2 % (-6.5 to -6.0) of the workload")
-	contains(t, "kernel", f.must(0, "", "kernel", "show", "mitgcm@1"), "Verdict: "+said, "Workload: write8", "Against stock: kernel -40.0 %")
+	contains(t, "kernel", f.must(0, "", "kernel", "show", "mitgcm@1", "-o", "wide"), "Verdict: "+said, "Workload: write8", "Against stock: kernel -40.0 %")
 	if shown := f.must(0, "", "kernel", "show", "mitgcm@1"); strings.Count(shown, "Verdict:") != 1 {
 		t.Errorf("the verdict is there twice:\n%s", shown)
 	}
@@ -128,8 +128,8 @@ func TestRegisterMeasured(t *testing.T) {
 	}
 	versions := listed.Profiles[0].Versions
 	m := versions[0].Measured
-	if m == nil || m.Outcome != "OUTCOME_BENEFIT" || m.Workload != "write8" || m.Metric != "kernel_weighed_instructions" || m.ToSlim.Kernel.Percent != -25 ||
-		m.ToSlim.Kernel.Low != -26.074 || m.ToSlim.Whole.Percent != -6.25 || m.ToSlim.Source != "SHARE_SOURCE_WORKLOAD" || versions[1].Measured != nil {
+	if m == nil || m.Outcome != "benefit" || m.Workload != "write8" || m.Metric != "kernel_weighed_instructions" || m.ToSlim.Kernel.Percent != -25 ||
+		m.ToSlim.Kernel.Low != -26.074 || m.ToSlim.Whole.Percent != -6.25 || m.ToSlim.Source != "workload" || versions[1].Measured != nil {
 		t.Errorf("%+v, %+v", m, versions)
 	}
 }
@@ -143,8 +143,8 @@ func TestRegisterNoBenefit(t *testing.T) {
 	const said = "no benefit: kernel instructions (strings weighed) +2.0 % on write8 (exact counts, and more)"
 	// The report beside the kernel needs no option.
 	f.must(0, "mitgcm@1: "+said+"\n  against slim -O2: kernel +2.0 % (+1.9 to +2.1); whole +0.5 % (+0.5 to +0.5) of the workload", register...)
-	contains(t, "list", f.must(0, "", "profile", "list"), "mitgcm 1 1 available none - mitgcm")
-	contains(t, "show", f.must(0, "", "profile", "show", "mitgcm"), "mitgcm@1, "+said, "stock -18.4 % (-18.5 to -18.3)")
+	contains(t, "list", f.must(0, "", "profile", "list", "-o", "wide"), "mitgcm 1 1 available none - mitgcm")
+	contains(t, "show", f.must(0, "", "profile", "show", "mitgcm", "-o", "wide"), "mitgcm@1, "+said, "stock -18.4 % (-18.5 to -18.3)")
 	if out := f.must(0, "", "profile", "check", "mitgcm"); out != "mitgcm@1\n" {
 		t.Errorf("jobs get %s", out)
 	}
@@ -210,7 +210,7 @@ func TestApplyMeasured(t *testing.T) {
 	if m := v.Measured; m == nil || m.Outcome != kb.OutcomeBenefit || len(v.Documents) != 2 || m.Report != v.Documents[1].Digest {
 		t.Errorf("%+v, %+v", v.Measured, v.Documents)
 	}
-	contains(t, "list", f.must(0, "", "profile", "list"), "stock 1 1 available - - any", "mitgcm 1 1 available -40.0 % (-40.1 to -39.9)")
+	contains(t, "list", f.must(0, "", "profile", "list", "-o", "wide"), "stock 1 1 available - - any", "mitgcm 1 1 available -40.0 % (-40.1 to -39.9)")
 }
 
 // What was registered before it was measured gets its measurement later, by either command.
@@ -222,10 +222,10 @@ func TestMeasuredLater(t *testing.T) {
 	kernel := filepath.Join(kernels, "mitgcm")
 	aReport(t, kernel, filepath.Join(kernel, "report.json"), 75)
 	f.must(0, "would add to mitgcm@1 what was measured\nmitgcm@1: benefit: kernel instructions (strings weighed) -25.0 %", append(apply, "--dry-run")...)
-	contains(t, "a dry run", f.must(0, "", "profile", "list"), "mitgcm 1 1 available not measured")
+	contains(t, "a dry run", f.must(0, "", "profile", "list", "-o", "wide"), "mitgcm 1 1 available not measured")
 	f.must(0, "report.json: ", apply...)
 	f.must(0, "profile mitgcm unchanged, 1 version\nmitgcm@1: benefit", apply...)
-	contains(t, "show", f.must(0, "", "profile", "show", "mitgcm"), "changed 1", "measured: benefit")
+	contains(t, "show", f.must(0, "", "profile", "show", "mitgcm", "-o", "wide"), "changed 1", "measured: benefit")
 
 	brought := bootable(t, t.TempDir(), "own")
 	register := []string{"kernel", "register", "--no-boot-test", "--profile", "own", "--kernel", filepath.Join(brought, "bzImage"), "--driver", "ext4"}
@@ -234,7 +234,7 @@ func TestMeasuredLater(t *testing.T) {
 	aReport(t, brought, report, 80)
 	measured := slices.Concat(register, []string{"--report", report})
 	f.must(0, "own@1 is this kernel already\nwould add what was measured of it\nown@1: benefit", append(measured, "--dry-run")...)
-	contains(t, "a dry run", f.must(0, "", "profile", "list"), "own 1 1 available not measured")
+	contains(t, "a dry run", f.must(0, "", "profile", "list", "-o", "wide"), "own 1 1 available not measured")
 	f.must(0, "own@1: benefit: kernel instructions (strings weighed) -20.0 %", measured...)
 	// A measurement stays as it is.
 	aReport(t, brought, report, 60)

@@ -3,17 +3,16 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -35,12 +34,7 @@ func (a *app) nodeList(ctx context.Context, _ []string) error {
 	}
 	nodes := response.GetNodes()
 	return a.show(response, a.orNone(len(nodes), "no nodes: no agent has connected yet", func(p *page) {
-		p.row("NODE", "PHASE", "RUNS", "WANTED", "PROVEN", "RELEASE", "JOB", "AGENT", "SLURM", "CAUSE")
-		for _, n := range nodes {
-			p.row(n.GetName(), nodePhase(n), kernelRef(n.GetRunningProfile(), n.GetRunningVersion()),
-				kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()), either(n.GetAttested(), "yes", "no"), n.GetRelease(),
-				numberOrNone(n.GetJobId()), either(n.GetConnected(), "connected", "away"), n.GetSlurmState(), cmp.Or(n.GetCause(), n.GetSlurmReason()))
-		}
+		nodeRows(p, nodes)
 	}))
 }
 
@@ -53,9 +47,9 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 	return a.show(n, func(p *page) {
 		p.row("Node:", n.GetName())
 		p.row("Phase:", nodePhase(n))
-		p.row("Cause:", n.GetCause())
+		p.field("Cause:", n.GetCause())
 		p.row("Slurm:", n.GetSlurmState())
-		p.row("Slurm's reason:", n.GetSlurmReason())
+		p.field("Slurm's reason:", n.GetSlurmReason())
 		p.row("Runs:", kernelRef(n.GetRunningProfile(), n.GetRunningVersion()))
 		p.row("Proven:", either(n.GetAttested(), "yes", "no"))
 		p.row("Wanted:", kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()))
@@ -83,9 +77,7 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		}
 		p.row("Root:", i.GetRootDevice()+" "+i.GetRootFilesystem())
 		p.line("Drivers in use:")
-		for chunk := range slices.Chunk(i.GetDrivers(), 6) {
-			p.line("  %s", strings.Join(chunk, " "))
-		}
+		p.paragraph(2, "%s", strings.Join(i.GetDrivers(), " "))
 	})
 }
 
@@ -199,18 +191,34 @@ func (a *app) nodeCertificatesCommand() *cobra.Command {
 }
 
 func certificateTable(p *page, nodes []*api.NodeTrust) {
-	p.row("NODE", "IS", "SERIAL", "FROM", "UNTIL", "WHY")
+	p.head("NODE", "IS", wide+"SERIAL", zoned("FROM", certified(nodes)), zoned("UNTIL", certified(nodes)), below+"WHY")
 	for _, n := range nodes {
 		if v := n.GetRevokedAt(); v != nil {
-			p.row(n.GetNode(), "revoked", "", clock(v.AsTime()), "", fmt.Sprintf("%s: %s", n.GetRevokedBy(), n.GetRevokedReason()))
+			p.row(n.GetNode(), "revoked", "", minute(v.AsTime()), "", fmt.Sprintf("%s: %s", n.GetRevokedBy(), n.GetRevokedReason()))
 		}
 		if t := n.GetTokenExpires(); t != nil {
-			p.row(n.GetNode(), "token", "", "", clock(t.AsTime()), "")
+			p.row(n.GetNode(), "token", "", "", minute(t.AsTime()), "")
 		}
 		for _, c := range n.GetCertificates() {
-			p.row(n.GetNode(), either(c.GetRevoked(), "void", "good"), c.GetSerial(), clock(c.GetNotBefore().AsTime()), clock(c.GetNotAfter().AsTime()), c.GetFrom())
+			p.row(n.GetNode(), either(c.GetRevoked(), "void", "good"), c.GetSerial(), minute(c.GetNotBefore().AsTime()), minute(c.GetNotAfter().AsTime()), c.GetFrom())
 		}
 	}
+}
+
+// certified is when the newest certificate, token or revocation was made.
+func certified(nodes []*api.NodeTrust) (newest time.Time) {
+	for _, n := range nodes {
+		times := []*timestamppb.Timestamp{n.GetRevokedAt(), n.GetTokenExpires()}
+		for _, c := range n.GetCertificates() {
+			times = append(times, c.GetNotBefore())
+		}
+		for _, t := range times {
+			if t != nil && t.AsTime().After(newest) {
+				newest = t.AsTime()
+			}
+		}
+	}
+	return newest
 }
 
 func (a *app) authorityCommand() *cobra.Command {

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +87,9 @@ func TestNumbersOfTheAPI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// What has no number in the API has its word, which protobuf does not read.
 		back := m.ProtoReflect().New().Interface()
+		got = regexp.MustCompile(`"unspecified"`).ReplaceAll(got, []byte("0"))
 		if err := protojson.Unmarshal(got, back); err != nil || !proto.Equal(m, back) {
 			t.Errorf("%s is not the same: %v", got, err)
 		}

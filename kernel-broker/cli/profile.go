@@ -49,14 +49,14 @@ func (a *app) profileList(ctx context.Context, _ []string) error {
 		return err
 	}
 	return showList(a, "profiles", profiles, a.orNone(len(profiles), "no profiles", func(p *page) {
-		p.row("NAME", "DEFAULT", "VERSIONS", "STATE", "GAIN", "OF THE WHOLE", "APPLICATION", "DESCRIPTION")
+		p.head("NAME", "DEFAULT", "VERSIONS", "STATE", "GAIN", "OF THE WHOLE", wide+"APPLICATION", below+"DESCRIPTION")
 		for _, profile := range profiles {
 			var versions []string
 			for _, v := range profile.GetVersions() {
 				versions = append(versions, fmt.Sprint(v.GetKernel().GetVersion()))
 			}
 			gain, whole := versionGain(findVersion(profile, profile.GetDefaultVersion()))
-			p.row(profile.GetName(), profile.GetDefaultVersion(), strings.Join(versions, ","), profileState(profile), gain, whole,
+			p.row(profile.GetName(), profile.GetDefaultVersion(), strings.Join(versions, ","), profileState(profile), p.figure(gain), p.figure(whole),
 				profile.GetApplication(), profile.GetDescription())
 		}
 	}))
@@ -131,10 +131,12 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 		}
 		for _, v := range profile.GetVersions() {
 			if q := v.GetQuarantine(); q != nil {
-				p.line("\n%s is quarantined since %s:\n  %s", refOf(v), clock(q.GetSince().AsTime()), q.GetReason())
+				p.line("\n%s is quarantined since %s:", refOf(v), clock(q.GetSince().AsTime()))
+				p.paragraph(2, "%s", q.GetReason())
 			}
 			if r := v.GetRetired(); r != nil {
-				p.line("\n%s is retired since %s:\n  %s", refOf(v), clock(r.GetSince().AsTime()), cmp.Or(r.GetReason(), "no reason recorded"))
+				p.line("\n%s is retired since %s:", refOf(v), clock(r.GetSince().AsTime()))
+				p.paragraph(2, "%s", cmp.Or(r.GetReason(), "no reason recorded"))
 			}
 		}
 		historyRows(p, profile.GetHistory())
@@ -142,12 +144,12 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 }
 
 func versionRows(p *page, versions []*api.ProfileVersion) {
-	p.row("KERNEL", "STATE", "GAIN", "FAILED BOOTS", "RELEASE", "BUILD ID", "SIZE", "ARGUMENTS", "REGISTERED")
+	p.head("KERNEL", "STATE", "GAIN", "FAILED BOOTS", "RELEASE", wide+"BUILD ID", wide+"SIZE", wide+"ARGUMENTS", zoned("REGISTERED", newest(versions, func(v *api.ProfileVersion) time.Time { return v.GetRegisteredAt().AsTime() })))
 	for _, v := range versions {
 		k := v.GetKernel()
 		gain, _ := versionGain(v)
-		p.row(refOf(v), versionState(v), gain, v.GetBootFailures(), k.GetRelease(), short(k.GetBuildId()),
-			bytesOf(k.GetImageSize()+k.GetInitrdSize()+k.GetModulesSize()), strings.Join(k.GetArguments(), " "), clock(v.GetRegisteredAt().AsTime()))
+		p.row(refOf(v), versionState(v), p.figure(gain), numberOrNone(v.GetBootFailures()), k.GetRelease(), short(k.GetBuildId()),
+			bytesOf(k.GetImageSize()+k.GetInitrdSize()+k.GetModulesSize()), strings.Join(k.GetArguments(), " "), minute(v.GetRegisteredAt().AsTime()))
 	}
 }
 
@@ -158,7 +160,7 @@ func coreRows(p *page, versions []*api.ProfileVersion) {
 		return
 	}
 	p.line("\nCores of each node:")
-	p.row("KERNEL", "SYSTEM", "APPLICATION")
+	p.head("KERNEL", "SYSTEM", "APPLICATION")
 	for _, v := range versions {
 		p.row(refOf(v), v.GetKernel().GetSystemCores(), "the others")
 	}
@@ -300,8 +302,8 @@ func historyRows(p *page, history []*api.Change) {
 		return
 	}
 	p.line("\nHistory:")
-	p.row("TIME", "CHANGE", "VERSION", "BY", "REASON")
+	p.head(zoned("TIME", history[len(history)-1].GetAt().AsTime()), "CHANGE", "VERSION", "BY", "REASON")
 	for _, c := range history {
-		p.row(clock(c.GetAt().AsTime()), c.GetWhat(), numberOrNone(c.GetVersion()), c.GetWho(), c.GetReason())
+		p.row(minute(c.GetAt().AsTime()), c.GetWhat(), numberOrNone(c.GetVersion()), c.GetWho(), c.GetReason())
 	}
 }

@@ -281,7 +281,7 @@ func (o *origin) read(provenance, found []byte) error {
 
 // showVersion prints a version with its origin. In JSON both share one object.
 func (a *app) showVersion(v *api.ProfileVersion, o origin) error {
-	if a.output == outputTable {
+	if a.isTable() {
 		return a.page(func(p *page) {
 			kernelPage(p, v, o)
 			o.page(p, v.GetMeasured() != nil)
@@ -309,13 +309,13 @@ func (o origin) page(p *page, measured bool) {
 		return
 	}
 	p.line("")
-	p.field("Source:", fmt.Sprintf("%s %s %s", m.Source.Package, m.Source.Version, m.Source.Digest))
+	p.field("Source:", fmt.Sprintf("%s %s %s", m.Source.Package, m.Source.Version, p.shortDigest(m.Source.Digest)))
 	for _, patch := range m.Source.Patches {
-		p.field("Patch:", fmt.Sprintf("%s %s, upstream: %s", patch.Name, patch.Digest, patch.Upstream))
+		p.field("Patch:", fmt.Sprintf("%s %s, upstream: %s", patch.Name, p.shortDigest(patch.Digest), patch.Upstream))
 	}
-	p.field("Configuration:", m.Config.Digest)
+	p.field("Configuration:", p.shortDigest(m.Config.Digest))
 	for _, part := range m.Fragments {
-		p.field("Fragment:", part.Name+" "+part.Digest)
+		p.field("Fragment:", part.Name+" "+p.shortDigest(part.Digest))
 	}
 	if m.Compiler != nil {
 		p.field("Compiler:", m.Compiler.Name+": "+m.Compiler.Version)
@@ -324,14 +324,14 @@ func (o origin) page(p *page, measured bool) {
 	p.field("Optimisation:", string(m.Optimisation))
 	p.field("Flags:", strings.Join(m.Flags, " "))
 	if m.Profile != nil {
-		p.field("Profile:", fmt.Sprintf("%s, %d objects", m.Profile.Digest, m.Profile.Objects))
+		p.field("Profile:", fmt.Sprintf("%s, %d objects", p.shortDigest(m.Profile.Digest), m.Profile.Objects))
 		for _, e := range m.Profile.Excluded {
 			p.field("Without profile:", e.Object+": "+e.Reason)
 		}
 	}
 	p.field("Workload:", m.Workload)
 	for _, part := range m.Runs {
-		p.field(fmt.Sprintf("Run %d:", part.Run), fmt.Sprintf("%s, node %s %s", part.Use, part.Node, part.Digest))
+		p.field(fmt.Sprintf("Run %d:", part.Run), fmt.Sprintf("%s, node %s %s", part.Use, part.Node, p.shortDigest(part.Digest)))
 	}
 	p.field("Inputs:", m.InputsKey)
 	p.field("Builder:", m.Builder)

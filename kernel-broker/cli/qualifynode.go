@@ -61,7 +61,7 @@ func (a *app) nodeQualify(ctx context.Context, o qualify.Options) error {
 	result, failed := qualify.Run(ctx, o)
 	if len(result.Rounds) > 0 {
 		if err := a.showValue(result, func(p *page) {
-			p.row("WAY", "PHASE", "ROUNDS", "MEDIAN", "P95", "MOST")
+			p.head("WAY", "PHASE", "ROUNDS", "MEDIAN", "P95", "MOST")
 			for _, s := range result.Phases {
 				p.row(s.Way, s.Phase, s.Count, secondsOf(s.Median), secondsOf(s.P95), secondsOf(s.Most))
 			}
@@ -72,7 +72,7 @@ func (a *app) nodeQualify(ctx context.Context, o qualify.Options) error {
 	return failed
 }
 
-func secondsOf(s float64) string { return fmt.Sprintf("%.2fs", s) }
+func secondsOf(s float64) string { return fmt.Sprintf("%.2f s", s) }
 
 // anyProfile is the first profile that jobs can request.
 func (a *app) anyProfile(ctx context.Context) (string, error) {

@@ -9,12 +9,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -22,6 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -30,9 +28,13 @@ const (
 	outputTable = "table"
 	outputJSON  = "json"
 	outputYAML  = "yaml"
+	outputWide  = "wide"
 )
 
-var outputs = []string{outputTable, outputJSON, outputYAML}
+var outputs = []string{outputTable, outputJSON, outputYAML, outputWide}
+
+// isTable reports whether the result is for people.
+func (a *app) isTable() bool { return a.output == outputTable || a.output == outputWide }
 
 func checkOutput(format string) error {
 	if !slices.Contains(outputs, format) {
@@ -43,7 +45,7 @@ func checkOutput(format string) error {
 
 // show prints a message of the API as data, or as a table.
 func (a *app) show(message proto.Message, table func(*page)) error {
-	if a.output == outputTable {
+	if a.isTable() {
 		return a.page(table)
 	}
 	text, err := marshal(message)
@@ -55,7 +57,7 @@ func (a *app) show(message proto.Message, table func(*page)) error {
 
 // showList prints messages under one name.
 func showList[M proto.Message](a *app, name string, messages []M, table func(*page)) error {
-	if a.output == outputTable {
+	if a.isTable() {
 		return a.page(table)
 	}
 	parts := make([]json.RawMessage, len(messages))
@@ -132,57 +134,38 @@ func (a *app) orNone(rows int, note string, table func(*page)) func(*page) {
 
 // page collects text for terminals and is written at once.
 type page struct {
-	text bytes.Buffer
-	tab  *tabwriter.Writer
+	text  bytes.Buffer
+	width int // 0 is no limit
+	rows  *rows
 }
 
 func (a *app) page(fill func(*page)) error {
-	p := &page{}
+	p := &page{width: a.pageWidth()}
 	fill(p)
 	p.flush()
 	_, err := a.Stdout.Write(p.text.Bytes())
 	return err
 }
 
-// row adds a line of a table. Rows that follow each other are aligned.
-func (p *page) row(cells ...any) {
-	if p.tab == nil {
-		p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
+// pageWidth is how many columns a page may take; 0 is no limit.
+func (a *app) pageWidth() int {
+	if a.output == outputWide {
+		return 0
 	}
-	texts := make([]string, len(cells))
-	for i, cell := range cells {
-		text := strings.Join(strings.Fields(plain(fmt.Sprint(cell))), " ")
-		text = cmp.Or(text, "-")
-		texts[i] = text
-	}
-	p.write(p.tab, strings.Join(texts, "\t")+"\n")
+	return cmp.Or(a.Width, columnWidth)
 }
 
-// line adds text outside a table.
+// line adds text outside a table, for machines too: it is not wrapped.
 func (p *page) line(format string, args ...any) {
 	p.flush()
-	p.write(&p.text, plain(fmt.Sprintf(format, args...))+"\n")
-}
-
-// flush ends a table.
-func (p *page) flush() {
-	if p.tab != nil {
-		if err := p.tab.Flush(); err != nil {
-			panic(err) // writing to memory does not fail
-		}
-		p.tab = nil
-	}
-}
-
-func (*page) write(w io.Writer, text string) {
-	if _, err := io.WriteString(w, text); err != nil {
-		panic(err) // writing to memory does not fail
-	}
+	p.text.WriteString(plain(fmt.Sprintf(format, args...)) + "\n")
 }
 
 // say prints a message that is not the result.
 func (a *app) say(format string, args ...any) {
-	_, _ = fmt.Fprintln(a.Stderr, plain(fmt.Sprintf(format, args...)))
+	text := plain(fmt.Sprintf(format, args...))
+	a.said = append(a.said, text)
+	_, _ = fmt.Fprintln(a.Stderr, text)
 }
 
 // shortID is the displayed length of a build id.
@@ -190,12 +173,13 @@ const shortID = 12
 
 func short(id string) string { return id[:min(len(id), shortID)] }
 
-// clock prints a time in UTC, so that readers of a log in different places agree.
-func clock(t time.Time) string {
-	if t.IsZero() || t.Unix() == 0 {
-		return ""
+// shortDigest is enough of a digest to tell it from others; --output wide and json have the whole.
+func (p *page) shortDigest(digest string) string {
+	kind, sum, found := strings.Cut(digest, ":")
+	if !found || p.width == 0 {
+		return digest
 	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
+	return kind + ":" + short(sum)
 }
 
 func refOf(v *api.ProfileVersion) string {
@@ -206,21 +190,6 @@ func refOf(v *api.ProfileVersion) string {
 func kernelRef(profile string, version uint32) string {
 	return kb.Ref{Profile: profile, Version: version}.String()
 }
-
-func bytesOf(n uint64) string {
-	switch {
-	case n >= 10<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
-// seconds prints a duration with significant digits only.
-func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
 
 func either(is bool, yes, no string) string {
 	if is {
@@ -318,9 +287,7 @@ func writeValue(out *bytes.Buffer, field protoreflect.FieldDescriptor, v protore
 		return writeMessage(out, v.Message())
 	}
 	if field.Enum() != nil {
-		if known := field.Enum().Values().ByNumber(v.Enum()); known != nil {
-			return encode(out, known.Name())
-		}
+		return encode(out, convert.WordOf(field.Enum(), v.Enum()))
 	}
 	if field.Kind() == protoreflect.BytesKind {
 		return encode(out, append([]byte{}, v.Bytes()...)) // never null

@@ -11,10 +11,9 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,15 +21,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
-	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 )
 
 // addressVariable names the broker in the environment.
 const addressVariable = "KERNEL_BROKER_ADDRESS"
+
+// widthVariable is the terminal's width in the environment, as shells name it.
+const widthVariable = "COLUMNS"
 
 // callLimit is the time limit of one call.
 const callLimit = 10 * time.Second
@@ -44,6 +43,8 @@ type Invocation struct {
 	Version string
 	// Terminal: stderr is a terminal, so progress may be drawn on it.
 	Terminal bool
+	// Width of the terminal that stdout is, in columns; 0 if it is none.
+	Width int
 	// Munge authenticates the user over the network by a munged's socket.
 	Munge func(socket string) client.Encoder
 
@@ -56,6 +57,7 @@ type app struct {
 	config, broker, output string
 	cache, site            string
 	started                bool
+	said                   []string // messages so far
 	conn                   *grpc.ClientConn
 	address                string
 }
@@ -63,11 +65,20 @@ type app struct {
 // Run executes the invocation and returns the exit code.
 func Run(ctx context.Context, i Invocation) int {
 	a := &app{Invocation: i}
+	if n, err := strconv.Atoi(i.Getenv(widthVariable)); err == nil && n > 0 {
+		a.Width = n
+	}
+	printed := &counted{Writer: i.Stdout}
+	a.Stdout = printed
 	root := a.root()
 	root.SetArgs(i.Args)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if a.conn != nil {
 		_ = a.conn.Close() // nothing can be lost
+	}
+	if err == nil && a.started && !a.isTable() && printed.bytes == 0 {
+		// What has no result has what was said.
+		err = a.showValue(map[string][]string{"messages": append([]string{}, a.said...)}, nil)
 	}
 	if err == nil {
 		return exitOK
@@ -76,9 +87,19 @@ func Run(ctx context.Context, i Invocation) int {
 		// Cobra found this before any command ran.
 		err = usageError{err}
 	}
-	code, text := a.explain(err)
-	_, _ = fmt.Fprintln(i.Stderr, text)
-	return code
+	return a.fail(c, err)
+}
+
+// counted is a writer that knows how much was written.
+type counted struct {
+	io.Writer
+	bytes int
+}
+
+func (w *counted) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.bytes += n
+	return n, err
 }
 
 func (a *app) root() *cobra.Command {
@@ -91,11 +112,12 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.config, "config", client.DefaultPath, "settings `file`")
 	flags.StringVar(&a.broker, "broker", "", "broker's `address`: unix:///path or host:port; several with commas")
-	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, json or yaml")
+	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, wide (one line a row, all columns), json or yaml")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.keyCommand(), a.artifactCommand(), a.nodeCommand(), a.hardwareCommand(), a.authorityCommand(), a.jobCommand(), a.runCommand(), a.policyCommand(), a.auditCommand(), a.configCommand(),
 		a.doctorCommand(), a.healthCommand(), a.versionCommand(), a.manCommand(root))
 	addTexts(root)
+	a.addCompletions(root)
 	return root
 }
 
@@ -194,87 +216,4 @@ func call[C, Q, R any](ctx context.Context, a *app, service func(grpc.ClientConn
 // Command is kernelctl's command tree for documentation: it cannot run and has no broker.
 func Command() *cobra.Command {
 	return (&app{Invocation: Invocation{Getenv: func(string) string { return "" }, Stdout: io.Discard, Stderr: io.Discard, Version: "devel"}}).root()
-}
-
-// Exit codes, as the help text has them.
-const (
-	exitOK = iota
-	exitFailure
-	exitUsage
-	exitRefused
-	exitUnavailable
-)
-
-// usageError is a mistake on the command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// errUnhealthy ends a command that has printed everything already.
-var errUnhealthy = errors.New("the broker is not healthy")
-
-// explain returns the exit code and the message for the user.
-func (a *app) explain(err error) (int, string) {
-	var usage usageError
-	if errors.As(err, &usage) {
-		return exitUsage, fmt.Sprintf("%v\nSee kernelctl --help.", usage.error)
-	}
-	if errors.Is(err, context.Canceled) {
-		return exitFailure, "interrupted"
-	}
-	made, isStatus := status.FromError(err)
-	if !isStatus {
-		for _, refusal := range []error{kb.ErrInvalid, kb.ErrNotFound, kb.ErrExists, kb.ErrFailedPrecondition, kb.ErrDenied} {
-			if errors.Is(err, refusal) {
-				return exitRefused, plain(err.Error())
-			}
-		}
-		return exitFailure, plain(err.Error())
-	}
-	switch made.Code() {
-	case codes.Unavailable:
-		if answered(err) {
-			return exitUnavailable, fmt.Sprintf("the broker at %s cannot do it now: %s", a.address, plain(made.Message()))
-		}
-		return exitUnavailable, fmt.Sprintf("broker at %s cannot be reached: %s", a.address, dialing(plain(made.Message())))
-	case codes.DeadlineExceeded:
-		return exitUnavailable, fmt.Sprintf("broker at %s did not answer in time", a.address)
-	case codes.Canceled:
-		return exitFailure, "interrupted"
-	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument, codes.AlreadyExists, codes.OutOfRange, codes.PermissionDenied:
-		return exitRefused, plain(made.Message())
-	}
-	return exitFailure, plain(made.Message())
-}
-
-// disconnected begins the texts with which gRPC itself says that there is no connection, or no longer.
-var disconnected = []string{"connection error", "last connection error", "error reading from server", "transport", "closing transport",
-	"name resolver error", "the connection is draining", "the stream is rejected", "keepalive ping failed", "stream terminated"}
-
-// answered reports whether a codes.Unavailable is the broker's answer. It may quote an error of a connection of its own.
-func answered(err error) bool {
-	var made interface{ GRPCStatus() *status.Status }
-	if !errors.As(err, &made) {
-		return false
-	}
-	text := made.GRPCStatus().Message()
-	return !slices.ContainsFunc(disconnected, func(begin string) bool { return strings.HasPrefix(text, begin) })
-}
-
-// dialing removes gRPC's prefix from the system's error.
-func dialing(text string) string {
-	if _, cause, ok := strings.Cut(text, "Error while dialing: "); ok {
-		return strings.TrimSuffix(cause, `"`)
-	}
-	return text
-}
-
-// plain removes control characters: texts also come from nodes and users.
-func plain(text string) string {
-	return strings.Map(func(c rune) rune {
-		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f || c >= 0x80 && c < 0xa0 {
-			return -1
-		}
-		return c
-	}, text)
 }

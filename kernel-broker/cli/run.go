@@ -52,9 +52,9 @@ func (a *app) runList(ctx context.Context, limit uint32) error {
 		return err
 	}
 	return a.show(response, a.orNone(len(response.GetRuns()), "no profiling runs: sbatch --kernel-profiling makes one", func(p *page) {
-		p.row("RUN", "STATE", "JOB", "USER", "KERNEL", "COLLECTORS", "NODES", "BEGAN", "REASON")
+		p.head("RUN", "STATE", "JOB", "USER", "KERNEL", wide+"COLLECTORS", "NODES", zoned("BEGAN", newest(response.GetRuns(), func(r *api.Run) time.Time { return r.GetBegan().AsTime() })), below+"REASON")
 		for _, r := range response.GetRuns() {
-			p.row(r.GetId(), runState(r), runJob(r), r.GetUser(), runKernel(r), strings.Join(r.GetCollectors(), ","), runNodes(r), clock(r.GetBegan().AsTime()), r.GetReason())
+			p.row(r.GetId(), runState(r), runJob(r), r.GetUser(), runKernel(r), strings.Join(r.GetCollectors(), ","), runNodes(r), minute(r.GetBegan().AsTime()), r.GetReason())
 		}
 	}))
 }
@@ -111,7 +111,7 @@ func (a *app) runShow(ctx context.Context, text string) error {
 		return err
 	}
 	var found []string
-	if hasResults(r) && a.output == outputTable {
+	if hasResults(r) && a.isTable() {
 		report, err := a.report(ctx, r)
 		if err != nil {
 			// What one node delivered hides nothing of the run.
@@ -126,7 +126,7 @@ func (a *app) runShow(ctx context.Context, text string) error {
 func runPage(p *page, r *api.Run, found []string) {
 	p.row("Run:", r.GetId())
 	p.row("State:", runState(r))
-	p.row("Reason:", r.GetReason())
+	p.field("Reason:", r.GetReason())
 	p.row("Job:", runJob(r))
 	p.row("User:", r.GetUser())
 	p.row("Kernel:", runKernel(r))
@@ -136,7 +136,7 @@ func runPage(p *page, r *api.Run, found []string) {
 	p.row("Ended:", clock(r.GetEnded().AsTime()))
 	if len(r.GetNodes()) > 0 {
 		p.line("")
-		p.row("NODE", "STATE", "FILES", "SIZE", "NOT WHOLE", "REASON")
+		p.head("NODE", "STATE", "FILES", "SIZE", "NOT WHOLE", below+"REASON")
 		for _, n := range r.GetNodes() {
 			size := uint64(0)
 			for _, f := range n.GetFiles() {
@@ -149,7 +149,7 @@ func runPage(p *page, r *api.Run, found []string) {
 		p.line("")
 	}
 	for _, text := range found {
-		p.line("%s", text)
+		p.sentence("%s", text)
 	}
 }
 
@@ -334,7 +334,7 @@ func (a *app) runReport(ctx context.Context, text string, to reportFiles, slurms
 		return err
 	}
 	switch {
-	case a.output != outputTable:
+	case !a.isTable():
 		var out bytes.Buffer
 		if err := made.WriteJSON(&out); err != nil {
 			return err
@@ -417,7 +417,7 @@ func (a *app) runDiff(ctx context.Context, first, second, html string) error {
 		a.say("%s written", html)
 		a.say("%s", c.Significance)
 		return nil
-	case a.output != outputTable:
+	case !a.isTable():
 		return a.showValue(c, nil)
 	}
 	return doc.WriteText(a.Stdout)

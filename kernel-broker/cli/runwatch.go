@@ -92,7 +92,7 @@ func (w *watched) take(news *api.WatchRunResponse) error {
 	if err := json.Unmarshal(news.GetFigures(), &live); err != nil {
 		return fmt.Errorf("figures of node %q: %w", news.GetNode(), err)
 	}
-	if w.app.output != outputTable {
+	if !w.app.isTable() {
 		// On one line, whatever the node has between its figures.
 		var line bytes.Buffer
 		if err := json.Compact(&line, news.GetFigures()); err != nil {
@@ -124,7 +124,7 @@ func (w *watched) picture() error {
 	}
 	all, _ = all.WithoutSlurm()
 	return w.app.page(func(p *page) {
-		line := fmt.Sprintf("%s  %d of %d nodes", time.Now().UTC().Format("15:04:05"), len(w.nodes), len(w.run.GetNodes()))
+		line := fmt.Sprintf("%s  %d of %d nodes", time.Now().Format("15:04:05 MST"), len(w.nodes), len(w.run.GetNodes()))
 		if share, known := all.KernelShare(); known {
 			line += ", " + advice.Percent(share) + " of the CPU time in the kernel"
 		}
@@ -140,11 +140,11 @@ func (w *watched) picture() error {
 				line += ", " + string(name) + " estimated from " + advice.Percent(c.Share()) + " of the time"
 			}
 		}
-		p.line("%s", line)
+		p.sentence("%s", line)
 		if all.Syscalls == nil || len(all.Syscalls.Calls) == 0 {
 			return
 		}
-		p.row("CALL", "CALLS", "TIME", "EACH", "99 % BELOW")
+		p.head("CALL", "CALLS", "TIME", "EACH", "99 % BELOW")
 		for _, c := range all.Syscalls.Calls[:min(len(all.Syscalls.Calls), mostWatched)] {
 			p.row(c.Name, c.Count, time.Duration(c.NS), time.Duration(c.NS/max(c.Count, 1)), time.Duration(c.Below(0.99)))
 		}
@@ -152,7 +152,7 @@ func (w *watched) picture() error {
 }
 
 func (w *watched) end() error {
-	if w.run != nil && w.app.output == outputTable {
+	if w.run != nil && w.app.isTable() {
 		w.app.say("kernelctl run report %d shows the findings", w.run.GetId())
 	}
 	return nil

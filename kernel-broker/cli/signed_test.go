@@ -228,7 +228,7 @@ func TestArtifacts(t *testing.T) {
 	f.files.keep([]byte("needed"))
 	f.files.keep(make([]byte, 1<<20))
 	out := f.must(0, "", "artifact", "list")
-	if !strings.Contains(out, "mitgcm@1") || !strings.Contains(out, "nothing") || !strings.Contains(out, "2 files, 1.0 MiB of 1024 MiB") {
+	if !strings.Contains(out, "mitgcm@1") || !strings.Contains(out, "nothing") || !strings.Contains(out, "2 files, 1.0 MiB of 1.0 GiB") {
 		t.Errorf("list:\n%s", out)
 	}
 	f.must(0, "would remove 1 file, 1.0 MiB", "artifact", "gc", "--dry-run")

@@ -48,7 +48,7 @@ func (a *app) kernelTune(ctx context.Context, r kernelbuild.TuneRequest, work wo
 }
 
 func tunePage(p *page, o tune.Outcome) {
-	p.row("PROPOSAL", "GROUP", "GIVES UP", "RESULT", "CHANGE", "REASON")
+	p.head("PROPOSAL", "GROUP", "GIVES UP", "RESULT", "CHANGE", below+"REASON")
 	for _, t := range o.Trials {
 		change := ""
 		if t.Change != nil {
@@ -67,7 +67,7 @@ func tunePage(p *page, o tune.Outcome) {
 		p.line("\nNo benefit: the recipe stays as it is.")
 		return
 	}
-	p.line("\nKernel instructions (strings weighed) by all that was kept: %s with the training data, %s with the test data (%s: %s).",
+	p.sentence("\nKernel instructions (strings weighed) by all that was kept: %s with the training data, %s with the test data (%s: %s).",
 		verdict.Percent(o.Change), verdict.Percent(o.Confirmed.Change), o.Confirmed.Standing, o.Confirmed.Reason)
 	if o.Confirmed.Standing != verdict.Better {
 		p.line("No benefit with data on which nothing was chosen: the recipe stays as it is.")

@@ -171,11 +171,11 @@ func artifactRows(p *page, files []*api.Artifact) {
 	if len(files) == 0 {
 		return
 	}
-	p.row("DIGEST", "SIZE", "USED", "NEEDED BY")
+	p.head("DIGEST", "SIZE", zoned("USED", newest(files, func(f *api.Artifact) time.Time { return f.GetUsed().AsTime() })), "NEEDED BY")
 	for _, f := range files {
 		by := cmp.Or(strings.Join(f.GetNeededBy(), ", "), "nothing")
 		digest := strings.TrimPrefix(f.GetDigest(), "sha256:")
-		p.row(short(digest), bytesOf(f.GetSize()), clock(f.GetUsed().AsTime()), by)
+		p.row(short(digest), bytesOf(f.GetSize()), minute(f.GetUsed().AsTime()), by)
 	}
 }
 
@@ -189,7 +189,7 @@ func (a *app) artifactCollect(ctx context.Context, dryRun bool) error {
 		freed += f.GetSize()
 	}
 	a.say("%s %s, %s", either(dryRun, "would remove", "removed"), count(len(response.GetRemoved()), "file"), bytesOf(freed))
-	if len(response.GetRemoved()) == 0 && a.output == outputTable {
+	if len(response.GetRemoved()) == 0 && a.isTable() {
 		return nil
 	}
 	return a.show(response, func(p *page) { artifactRows(p, response.GetRemoved()) })

@@ -78,7 +78,7 @@ func (s *Trial) Describe() {
 	defer cancel()
 	for _, argv := range [][]string{
 		{"squeue", "--all"}, {"scontrol", "--oneliner", "show", "node"}, {"scontrol", "--oneliner", "show", "reservation"},
-		{"kernelctl", "node", "list"}, {"kernelctl", "job", "list"},
+		{"kernelctl", "node", "list", "-o", "wide"}, {"kernelctl", "job", "list", "-o", "wide"},
 	} {
 		r, err := s.Exec(ctx, "root", argv...)
 		s.T.Logf("%s: exit %d %v\n%s%s", strings.Join(argv, " "), r.Exit, err, r.Stdout, r.Stderr)

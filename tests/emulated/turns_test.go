@@ -62,7 +62,7 @@ func TestPrivateData(t *testing.T) {
 		if strings.Contains(list, "alice") != shown || (show.Exit == 0) != shown {
 			t.Errorf("%s sees\n%s\nand of job %s: exit %d\n%s%s", user, list, id, show.Exit, show.Stdout, show.Stderr)
 		}
-		if nodes := s.Must(user, "kernelctl", "node", "list"); !shown && strings.Contains(nodes, " "+id+" ") {
+		if nodes := s.Must(user, "kernelctl", "node", "list", "-o", "wide"); !shown && strings.Contains(nodes, " "+id+" ") {
 			t.Errorf("%s sees the node's job:\n%s", user, nodes)
 		}
 	}

@@ -174,7 +174,7 @@ echo "$node:$to" >>"$state/log"
 echo drained >"$state/$node"
 echo "${4#reason=}" >"$state/$node.reason"`)
 	p.program("kernelctl", `[ "$1" = node ] || exit 0
-proven='"phase": "NODE_PHASE_STEADY", "running_profile": "stock", "connected": true, "attested": true'
+proven='"phase": "steady", "running_profile": "stock", "connected": true, "attested": true'
 printf '{"nodes": [{"name": "n1", %s}, {"name": "n2", %s}, {"name": "n3", %s}' "$proven" "$proven" "$proven"
 echo ']}'`)
 	p.program("dpkg-query", `printf 'ii 1.0-1'`)

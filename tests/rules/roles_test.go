@@ -272,9 +272,9 @@ esac`)
 	p.write("ansible/all.yml", `- import_playbook: verify.yml
   vars: {verify_retries: 1, verify_away: "{{ away | default([]) }}"}
 `, 0o644)
-	proven := `"phase": "NODE_PHASE_STEADY", "connected": true, "attested": true`
-	p.write("state/nodes", `{"nodes": [{"name": "n1", `+proven+`}, {"name": "n2", "phase": "NODE_PHASE_BOOTING", "connected": false, "attested": false},
-{"name": "n3", "phase": "NODE_PHASE_UNPROVEN", "connected": false, "attested": false}]}`, 0o644)
+	proven := `"phase": "steady", "connected": true, "attested": true`
+	p.write("state/nodes", `{"nodes": [{"name": "n1", `+proven+`}, {"name": "n2", "phase": "booting", "connected": false, "attested": false},
+{"name": "n3", "phase": "unproven", "connected": false, "attested": false}]}`, 0o644)
 	p.write("state/sinfo", "n1 idle\nn2 mix#\nn3 idle~\nn1 idle\n", 0o644)
 	p.edit("verify.yml", "delay: 4", "delay: 0")
 	p.run("all.yml")

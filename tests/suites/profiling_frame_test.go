@@ -162,12 +162,12 @@ type runNode struct {
 
 // States of a run and of a node's part in it.
 const (
-	runComplete   = "RUN_STATE_COMPLETE"
-	runPartial    = "RUN_STATE_PARTIAL"
-	runFailed     = "RUN_STATE_FAILED"
-	nodeLooking   = "RUN_NODE_STATE_LOOKING"
-	nodeDelivered = "RUN_NODE_STATE_DELIVERED"
-	nodeGone      = "RUN_NODE_STATE_LOST"
+	runComplete   = "complete"
+	runPartial    = "partial"
+	runFailed     = "failed"
+	nodeLooking   = "looking"
+	nodeDelivered = "delivered"
+	nodeGone      = "lost"
 )
 
 func (r runRecord) over() bool {

@@ -38,11 +38,14 @@ func TimeFromProto(t *timestamppb.Timestamp) time.Time {
 }
 
 // Word is the text that users read for an enum: SAME_PROFILE, same-profile.
-func Word(e protoreflect.Enum) string {
-	values := e.Descriptor().Values()
-	v := values.ByNumber(e.Number())
+func Word(e protoreflect.Enum) string { return WordOf(e.Descriptor(), e.Number()) }
+
+// WordOf is Word of an enum's number.
+func WordOf(e protoreflect.EnumDescriptor, number protoreflect.EnumNumber) string {
+	values := e.Values()
+	v := values.ByNumber(number)
 	if v == nil {
-		return strconv.Itoa(int(e.Number())) // of a newer broker
+		return strconv.Itoa(int(number)) // of a newer broker
 	}
 	prefix := strings.TrimSuffix(string(values.Get(0).Name()), "UNSPECIFIED")
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix)), "_", "-")

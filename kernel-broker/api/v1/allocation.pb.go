@@ -43,7 +43,7 @@ const (
 	// or Slurm ended it, as it does an srun; reason says why.
 	AllocationPhase_ALLOCATION_PHASE_FAILED AllocationPhase = 6
 	// The job waits in Slurm, for nodes or because it is held; reason says which.
-	// Only GetJob returns such jobs.
+	// ListJobs returns such jobs on request.
 	AllocationPhase_ALLOCATION_PHASE_WAITING AllocationPhase = 7
 	// The run did not get its kernel, and the job is back in the queue; reason
 	// says why. The next run has its own record.
@@ -1031,7 +1031,12 @@ func (x *WaitingNode) GetSince() *timestamppb.Timestamp {
 type ListJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many, up to 1000; 0 for 100.
-	Limit         uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Only jobs of this user.
+	Uid *uint32 `protobuf:"varint,2,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
+	// Also jobs that wait in Slurm and have no allocation yet, before all others.
+	// Their profile is empty where it was not read from Slurm yet; GetJob reads it.
+	Waiting       bool `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1071,6 +1076,20 @@ func (x *ListJobsRequest) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *ListJobsRequest) GetUid() uint32 {
+	if x != nil && x.Uid != nil {
+		return *x.Uid
+	}
+	return 0
+}
+
+func (x *ListJobsRequest) GetWaiting() bool {
+	if x != nil {
+		return x.Waiting
+	}
+	return false
 }
 
 type ListJobsResponse struct {
@@ -1189,9 +1208,12 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\x05nodes\x18\x05 \x03(\v2\x1c.kernelbroker.v1.WaitingNodeR\x05nodes\"S\n" +
 	"\vWaitingNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
-	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"'\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"`\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
-	"\x05limit\x18\x01 \x01(\rR\x05limit\"<\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x15\n" +
+	"\x03uid\x18\x02 \x01(\rH\x00R\x03uid\x88\x01\x01\x12\x18\n" +
+	"\awaiting\x18\x03 \x01(\bR\awaitingB\x06\n" +
+	"\x04_uid\"<\n" +
 	"\x10ListJobsResponse\x12(\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x14.kernelbroker.v1.JobR\x04jobs*\xbe\x02\n" +
 	"\x0fAllocationPhase\x12 \n" +
@@ -1287,6 +1309,7 @@ func file_kernelbroker_v1_allocation_proto_init() {
 		return
 	}
 	file_kernelbroker_v1_allocation_proto_msgTypes[9].OneofWrappers = []any{}
+	file_kernelbroker_v1_allocation_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -42,6 +42,20 @@ func (c *Controller) Waiting(ctx context.Context, job uint32) (kb.SlurmJob, erro
 	return found, nil
 }
 
+// Queue returns the jobs that requested a boot and have had no nodes in this run of theirs, as slurmctld was seen last, in
+// its order; of one user, if of is not nil. Only the first have their AdminComment.
+func (c *Controller) Queue(of *uint32) []kb.SlurmJob {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var queue []kb.SlurmJob
+	for _, j := range c.view.Queue {
+		if j.Reboot && (of == nil || *of == j.UID) && c.records.allocs[kb.JobID{Job: j.ID, Restart: j.Restart}] == nil {
+			queue = append(queue, j)
+		}
+	}
+	return queue
+}
+
 // queued is a job that has had no kernel yet, and when slurmctld was seen.
 func (c *Controller) queued(job uint32) (kb.SlurmJob, time.Time) {
 	c.mu.Lock()

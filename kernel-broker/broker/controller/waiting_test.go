@@ -36,6 +36,10 @@ func TestAJobThatWaitsIsFound(t *testing.T) {
 	if got, err = f.c.Waiting(t.Context(), 9); err != nil || got.Reference != "9" {
 		t.Errorf("an array: %+v, %v", got, err)
 	}
+	everybody, nobody := f.c.Queue(nil), f.c.Queue(new(uint32(4711)))
+	if len(everybody) != 4 || everybody[0].ID != 7 || len(nobody) != 0 {
+		t.Errorf("the queue: %+v, of another: %+v", everybody, nobody)
+	}
 	plainly, err := f.c.Explain(11)
 	if err != nil || plainly.Job.Reference != "11" || len(plainly.Waits) != 1 || plainly.Waits[0] != "Slurm, whose reason is Priority" {
 		t.Errorf("a plain job: %+v, %v", plainly, err)

@@ -26,6 +26,7 @@ type Allocations interface {
 	Waiting(ctx context.Context, job uint32) (kb.SlurmJob, error)
 	Explain(job uint32) (explain.Answer, error)
 	Jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error)
+	Queue(of *uint32) []kb.SlurmJob
 }
 
 // NewAllocationService serves allocations.
@@ -118,6 +119,23 @@ func jobToProto(a *kb.Allocation, whose *uint32) *api.Job {
 	return out
 }
 
+// waiting returns jobs in Slurm's queue that asked for a kernel, as far as their comments were read.
+func (s *allocationService) waiting(of *uint32, limit int) []*api.Job {
+	var list []*api.Job
+	for _, j := range s.allocations.Queue(of) {
+		if len(list) == limit {
+			break
+		}
+		if j.AdminComment != "" && !j.Submitted() {
+			continue // it asked Slurm for a boot, and nobody for a kernel
+		}
+		if job, err := waitingToProto(j); err == nil { // another is only to be profiled
+			list = append(list, job)
+		}
+	}
+	return list
+}
+
 // waitingToProto says of a job that waits what it asked for, and for what it
 // waits.
 func waitingToProto(j kb.SlurmJob) (*api.Job, error) {
@@ -134,7 +152,7 @@ func waitingToProto(j kb.SlurmJob) (*api.Job, error) {
 	case j.Reason == "JobHeldAdmin":
 		reason = "it is held by an administrator, who may release it (JobHeldAdmin)"
 	}
-	if !asked {
+	if !asked && j.Comment() != "" {
 		reason += "; " + j.Comment()
 	}
 	return &api.Job{JobId: j.ID, RestartCount: j.Restart, Reference: j.Reference, User: j.User, Uid: j.UID, Nodes: j.Nodes,
@@ -157,11 +175,29 @@ func (s *allocationService) GetJobWait(ctx context.Context, r *api.GetJobWaitReq
 // ListJobs implements api.AllocationServiceServer.
 func (s *allocationService) ListJobs(ctx context.Context, r *api.ListJobsRequest) (*api.ListJobsResponse, error) {
 	whose := visibilityOf(ctx).whose(ctx)
-	list, err := s.allocations.Jobs(ctx, int(cmp.Or(r.GetLimit(), defaultListed)), whose)
+	response := &api.ListJobsResponse{}
+	if whose != nil && r.Uid != nil && *whose != *r.Uid {
+		return response, nil // others' jobs are as if there were none
+	}
+	of, limit := whose, int(cmp.Or(r.GetLimit(), defaultListed))
+	if r.Uid != nil {
+		of = r.Uid
+	}
+	if r.GetWaiting() {
+		response.Jobs = s.waiting(of, limit)
+	}
+	limit -= len(response.GetJobs())
+	if limit == 0 {
+		return response, nil
+	}
+	list, err := s.allocations.Jobs(ctx, limit, of)
 	if err != nil {
 		return nil, err
 	}
-	response := &api.ListJobsResponse{}
+	// A job that was refused waits in Slurm, held, and has a record, which says more.
+	response.Jobs = slices.DeleteFunc(response.Jobs, func(j *api.Job) bool {
+		return slices.ContainsFunc(list, func(a *kb.Allocation) bool { return a.ID == kb.JobID{Job: j.GetJobId(), Restart: j.GetRestartCount()} })
+	})
 	for _, a := range list {
 		response.Jobs = append(response.Jobs, jobToProto(a, whose))
 	}

@@ -244,6 +244,10 @@ func TestPrivateDataInOnesOwnJob(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		theirs, err := client.ListJobs(t.Context(), &api.ListJobsRequest{Uid: new(uint32(other))})
+		if err != nil || len(theirs.GetJobs()) > 0 != others {
+			t.Errorf("uid %d asks for another's jobs and sees %v, %v", uid, theirs, err)
+		}
 		for _, job := range []*api.Job{one.GetJob(), all.GetJobs()[0]} {
 			text := job.String()
 			if strings.Contains(text, "77") != others || (job.GetHandedTo() != "") != others {

@@ -5,6 +5,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -68,5 +69,60 @@ func TestJobsThatWait(t *testing.T) {
 			_, err = client.GetJob(t.Context(), &api.GetJobRequest{JobId: 12, RestartCount: new(uint32)})
 			want(t, "one of its restarts", err, codes.NotFound, "never asked")
 		})
+	}
+}
+
+// queue has a job of two users that waits, and one that was refused and has a record.
+type queue struct{ server.Allocations }
+
+func (queue) Queue(of *uint32) (jobs []kb.SlurmJob) {
+	for _, j := range []kb.SlurmJob{
+		{ID: 21, Reference: "21", State: "PENDING", Reason: "Priority", UID: plainUser, AdminComment: "kernel-broker: mitgcm@3 requested"},
+		{ID: 22, Reference: "22", State: "PENDING", Reason: "Priority", UID: other},
+		{ID: 23, Reference: "23", State: "PENDING", Reason: "JobHeldUser", UID: plainUser, AdminComment: "kernel-broker: not for you"},
+		{ID: 24, Reference: "24", State: "PENDING", Reason: "Priority", UID: plainUser, AdminComment: "the site's own"},
+	} {
+		if of == nil || *of == j.UID {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+func (queue) Jobs(_ context.Context, limit int, of *uint32) (list []*kb.Allocation, _ error) {
+	for _, a := range []*kb.Allocation{
+		{ID: kb.JobID{Job: 23}, UID: plainUser, Phase: kb.PhaseFailed},
+		{ID: kb.JobID{Job: 20}, UID: other, Phase: kb.PhaseReady},
+	} {
+		if len(list) < limit && (of == nil || *of == a.UID) {
+			list = append(list, a)
+		}
+	}
+	return list, nil
+}
+
+func TestListWithJobsThatWait(t *testing.T) {
+	f := serve(t, nil, func(s *server.Server) {
+		api.RegisterAllocationServiceServer(s, server.NewAllocationService(queue{}))
+	})
+	client := api.NewAllocationServiceClient(f.as(t, plainUser))
+	for _, c := range []struct {
+		request *api.ListJobsRequest
+		want    string
+	}{
+		{&api.ListJobsRequest{}, "23 20"},
+		{&api.ListJobsRequest{Waiting: true}, "21 22 23 20"},
+		{&api.ListJobsRequest{Waiting: true, Uid: new(uint32(plainUser))}, "21 23"},
+		{&api.ListJobsRequest{Uid: new(uint32(other))}, "20"},
+		{&api.ListJobsRequest{Waiting: true, Limit: 1}, "21"},
+	} {
+		response, err := client.ListJobs(t.Context(), c.request)
+		var ids []string
+		for _, j := range response.GetJobs() {
+			ids = append(ids, fmt.Sprint(j.GetJobId()))
+		}
+		if got := strings.Join(ids, " "); err != nil || got != c.want {
+			t.Errorf("%v: jobs %s, want %s, %v", c.request, got, c.want, err)
+		}
 	}
 }

@@ -25,9 +25,18 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	code := cli.Run(ctx, cli.Invocation{
 		Args: os.Args[1:], Getenv: os.Getenv, Stdout: os.Stdout, Stderr: os.Stderr, Version: version,
-		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
+		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Width: width(),
 		Munge:    func(socket string) client.Encoder { return munge.New(socket) },
 	})
 	stop()
 	os.Exit(code)
+}
+
+// width of the terminal that stdout is, 0 if it is none.
+func width() int {
+	columns, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
 }

@@ -81,7 +81,30 @@ func Compress(names []string) string {
 	return strings.Join(items, ",")
 }
 
-// ranges joins sorted numbers of the same number of digits that follow each other.
+// Natural orders names as people count: n2 before n10.
+func Natural(a, b string) int {
+	for a != "" && b != "" {
+		numberA, numberB := digits(a), digits(b)
+		if numberA == "" || numberB == "" {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		x, y := strings.TrimLeft(numberA, "0"), strings.TrimLeft(numberB, "0")
+		if order := cmp.Or(len(x)-len(y), strings.Compare(x, y), len(numberA)-len(numberB)); order != 0 {
+			return order
+		}
+		a, b = a[len(numberA):], b[len(numberB):]
+	}
+	return len(a) - len(b)
+}
+
+// digits is the number that a text begins with.
+func digits(text string) string { return text[:len(text)-len(strings.TrimLeft(text, "0123456789"))] }
+
+// ranges joins sorted numbers that follow each other.
 func ranges(tails []string) string {
 	var parts []string
 	for from := 0; from < len(tails); {
@@ -100,7 +123,7 @@ func ranges(tails []string) string {
 
 func follows(a, b string) bool {
 	n, err := strconv.Atoi(a)
-	return err == nil && fmt.Sprintf("%0*d", len(a), n+1) == b && len(a) == len(b)
+	return err == nil && fmt.Sprintf("%0*d", len(a), n+1) == b
 }
 
 // cutItem splits at the first comma outside brackets.

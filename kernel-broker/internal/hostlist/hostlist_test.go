@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,7 +49,9 @@ func TestCompress(t *testing.T) {
 		"n1":                      "n1",
 		"n3 n1 n2 n2":             "n[1-3]",
 		"n1 n2 n3 n7 gpu08 gpu10": "gpu[08,10],n[1-3,7]",
-		"n98 n99 n100 n101":       "n[98-99,100-101]",
+		"n98 n99 n100 n101":       "n[98-101]",
+		"n099 n100 n1000":         "n[099-100,1000]",
+		"n98 n99 n100 n0101":      "n[98-100,0101]",
 		"n1 n01 n2 n02":           "n[1-2,01-02]",
 		"login n login1":          "login,login1,n",
 		"n1234567890 n1":          "n1,n1234567890",
@@ -151,4 +154,13 @@ func FuzzExpand(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestNatural(t *testing.T) {
+	want := strings.Fields("1 2 10 gpu01 gpu1 n n2 n02 n10 n10a n10b n11 r1n9 r1n10 r2n1")
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	if slices.SortFunc(got, Natural); strings.Join(got, " ") != "1 2 10 gpu1 gpu01 n n2 n02 n10 n10a n10b n11 r1n9 r1n10 r2n1" {
+		t.Errorf("sorted: %v", got)
+	}
 }

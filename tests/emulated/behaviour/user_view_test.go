@@ -47,7 +47,7 @@ func userView(c *cluster) {
 	c.waitJob(id, "COMPLETED")
 	records := c.ranOn("alice", id, "mitgcm", 2)
 	c.settled()
-	c.wait(settleLimit, "the job to be done", func() bool { return c.jobRecord(id).Phase == "ALLOCATION_PHASE_DONE" })
+	c.wait(settleLimit, "the job to be done", func() bool { return c.jobRecord(id).Phase == "done" })
 	c.timeline(id, records)
 }
 
@@ -61,7 +61,7 @@ func (c *cluster) whileSwitching(id string) {
 		!strings.Contains(out, "nodes boot mitgcm@1, 1 of 2 ready") {
 		c.t.Errorf("squeue: %s", out)
 	}
-	nodes := c.must("bob", "kernelctl", "node", "list")
+	nodes := c.must("bob", "kernelctl", "node", "list", "-o", "wide")
 	c.tableRow(nodes, "n1", "steady", "mitgcm@1", "yes", id)
 	c.tableRow(nodes, "n2", "mitgcm@1", "stock@1", id)
 	show := c.must("alice", "kernelctl", "job", "show", id)
@@ -175,7 +175,7 @@ func outputFormats(c *cluster) {
 		args  []string
 		words []string
 	}{
-		{[]string{"node", "list"}, []string{"NODE", "n1", "n2", "stock@1", "steady"}},
+		{[]string{"node", "list"}, []string{"NODES", "n[1-", "stock@1", "steady"}},
 		{[]string{"node", "show", "n1"}, []string{"n1", "virtio_net", "x86_64", "stock@1", "Kexecs:"}},
 		{[]string{"profile", "list"}, []string{"NAME", "mitgcm", "stock", "quiet", "1,2", "available"}},
 		{[]string{"profile", "show", "quiet"}, []string{"quiet@1", "quiet@2", "loglevel=4", c.kernelOf("mitgcm").release}},

@@ -158,7 +158,7 @@ func (c cluster) goesOn(user, id, kernel string) {
 	c.WaitJob(id, "COMPLETED")
 	// A slurmd that starts in the second of the allocation may be taken for the boot: the job is started again, before it began.
 	const missed = "Slurm took an earlier start of slurmd for its boot"
-	if restarts := c.Job(id)["Restarts"]; restarts != "0" && !strings.Contains(c.Must("root", "kernelctl", "job", "list"), missed) {
+	if restarts := c.Job(id)["Restarts"]; restarts != "0" && !strings.Contains(c.Must("root", "kernelctl", "job", "list", "-o", "wide"), missed) {
 		c.T.Errorf("the job that gave way was restarted %s times", restarts)
 	}
 	c.ran(user, id, kernel, 2)

@@ -189,7 +189,7 @@ func (r *run) describe() {
 	defer log.Close()
 	for _, argv := range [][]string{
 		{"scontrol", "show", "node"}, {"scontrol", "show", "job"}, {"scontrol", "show", "reservation"},
-		{"kernelctl", "node", "list"}, {"kernelctl", "job", "list"}, {"cat", "/home/alice/model-record", "/home/bob/model-record"},
+		{"kernelctl", "node", "list", "-o", "wide"}, {"kernelctl", "job", "list", "-o", "wide"}, {"cat", "/home/alice/model-record", "/home/bob/model-record"},
 	} {
 		res, err := r.c.Exec(ctx, "root", argv...)
 		fmt.Fprintf(log, "\n$ %s: exit %d %v\n%s%s", strings.Join(argv, " "), res.Exit, err, res.Stdout, res.Stderr)
