@@ -101,6 +101,15 @@ func (b *broker) GetJob(_ context.Context, r *api.GetJobRequest) (*api.GetJobRes
 	})
 }
 
+func (b *broker) GetJobWait(_ context.Context, r *api.GetJobWaitRequest) (*api.GetJobWaitResponse, error) {
+	return answer(b, func() (*api.GetJobWaitResponse, error) {
+		if r.GetJobId() != 21 {
+			return nil, notFound(fmt.Sprintf("job %d", r.GetJobId()))
+		}
+		return &api.GetJobWaitResponse{State: "PENDING", Waits: []string{"the boot of n81 and n87, which took 17 s at the median"}}, nil
+	})
+}
+
 func (b *broker) ListProfiles(context.Context, *api.ListProfilesRequest) (*api.ListProfilesResponse, error) {
 	return answer(b, func() (*api.ListProfilesResponse, error) { return &api.ListProfilesResponse{Profiles: b.profiles}, nil })
 }

@@ -60,10 +60,12 @@ type jobView struct {
 	Nodes                                       int
 	Begun                                       time.Time
 	Waited                                      time.Duration
-	Spans                                       []span
-	Between                                     []stepRow
-	Steps                                       []stepRow
-	Proofs                                      []proofRow
+	// Waits are what the job waits for, in words.
+	Waits   []string
+	Spans   []span
+	Between []stepRow
+	Steps   []stepRow
+	Proofs  []proofRow
 }
 
 // stepRow is an event with the time since the job's begin.
@@ -131,7 +133,24 @@ func (s *Server) lookJob(ctx context.Context, request *api.GetJobRequest) (jobVi
 	if err != nil {
 		return jobView{}, err
 	}
-	return jobOf(response.GetJob()), nil
+	v := jobOf(response.GetJob())
+	if waits(response.GetJob()) {
+		// It is slurmctld that knows; a job that it has forgotten waits for nothing.
+		if why, err := call(ctx, s.calls.jobs.GetJobWait, &api.GetJobWaitRequest{JobId: request.GetJobId()}); err == nil {
+			v.Waits = why.GetWaits()
+		}
+	}
+	return v, nil
+}
+
+// waits reports whether a job does not run yet.
+func waits(j *api.Job) bool {
+	switch j.GetPhase() {
+	case api.AllocationPhase_ALLOCATION_PHASE_WAITING, api.AllocationPhase_ALLOCATION_PHASE_ACCEPTED, api.AllocationPhase_ALLOCATION_PHASE_SWITCHING,
+		api.AllocationPhase_ALLOCATION_PHASE_REQUEUED, api.AllocationPhase_ALLOCATION_PHASE_HELD:
+		return true
+	}
+	return false
 }
 
 func (s *Server) job(r *http.Request) (page, error) {
