@@ -266,8 +266,8 @@ model: build-go build-c ## 2,000 random actions of users, administrators and fau
 ##: using
 
 .PHONY: demo
-demo: deps-demo build kernels ## a job gets its kernel on a virtual cluster, from start to end
-	@$(DEMO) $(ARGS)
+demo: deps-demo build kernels ## a job gets its kernel on a virtual cluster, from start to end; KEEP=1 keeps the cluster and shows it in a browser
+	@$(DEMO) $(if $(KEEP),--keep) $(ARGS)
 
 .PHONY: bench-switch
 bench-switch: build kernels ## measure the switch, phase by phase

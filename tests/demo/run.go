@@ -23,6 +23,8 @@ type Options struct {
 	Kernel  string
 	IOScale int
 	JSON    string
+	// Keep the cluster after the checks, with the page, until it is interrupted.
+	Keep bool
 }
 
 const (
@@ -71,8 +73,13 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 		return err
 	}
 	d.lab = l
-	err = d.story(ctx)
-	keep := err != nil || d.untrue() > 0
+	if err = d.story(ctx); err == nil {
+		err = d.end()
+	}
+	if o.Keep && (err == nil || errors.Is(err, ErrUntrue)) {
+		err = errors.Join(err, d.page(ctx))
+	}
+	keep := err != nil
 	// Nothing may be left behind, even after an interrupt.
 	if derr := l.Down(context.WithoutCancel(ctx), keep); derr != nil {
 		err = errors.Join(err, derr)
@@ -80,10 +87,7 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	if keep {
 		fmt.Fprintf(out, "\nLogs and consoles are kept in %s\n", o.Dir)
 	}
-	if err != nil {
-		return err
-	}
-	return d.end()
+	return err
 }
 
 // story runs all steps.

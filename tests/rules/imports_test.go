@@ -79,6 +79,7 @@ var crossing = map[string]map[string]string{
 		"factory":        "kernelctl is a front to the factory, which runs in its process",
 		"profiling":      "kernelctl compares profiling runs",
 		"report":         "kernelctl writes reports",
+		"web":            "kernelctl serves its user's page",
 	},
 	"doctor": {
 		"internal": "a finding about many nodes names them in Slurm's notation",
@@ -97,6 +98,12 @@ var crossing = map[string]map[string]string{
 		"factory":   "a kernel's report shows what the factory made and measured",
 		"internal":  "figures are summarised by one statistics package",
 		"profiling": "a run's report shows what the collectors found",
+	},
+	"web": {
+		"api":         "the page shows what the broker answers",
+		"api/convert": "the page has the words that users read",
+		"factory":     "the page shows the builds of this host",
+		"report":      "the page shows reports",
 	},
 }
 

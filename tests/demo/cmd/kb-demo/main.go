@@ -41,6 +41,7 @@ done, 2 wrong usage.`,
 	cmd.Flags().StringVar(&o.Kernel, "kernel", "stock", "the nodes' own kernel, a folder of build/kernels")
 	cmd.Flags().IntVar(&o.IOScale, "io-scale", 1, "divide the replay's files and calls by this")
 	cmd.Flags().StringVar(&o.JSON, "json", "", "also write the results to this file")
+	cmd.Flags().BoolVar(&o.Keep, "keep", false, "keep the cluster after the checks and show it in a browser, until Ctrl-C")
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kb-demo:", err)
 		if usage {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// parsed is set by init, since the layout calls a function that uses the templates.
+var parsed *template.Template
+
+func init() {
+	parsed = template.Must(template.New("").Funcs(template.FuncMap{
+		"body": renderPart, "nav": func() []link { return navigation }, "clock": clock, "ref": kernelRef, "took": took, "bytes": size,
+		"plural": plural, "count": grouped, "percent": func(f float64) string { return fmt.Sprintf("%.3f%%", f) },
+	}).ParseFS(templates, "templates/*.tmpl"))
+}
+
+// page is one answer: a template with its data.
+type page struct {
+	Title string
+	// Here is the navigation's entry that the page belongs to.
+	Here     string
+	Template string
+	Data     any
+	// Live is the address of the stream that keeps the page up to date; empty for none.
+	Live string
+	Code int
+}
+
+type link struct{ Path, Name string }
+
+var navigation = []link{{"/", "Now"}, {"/jobs", "Jobs"}, {"/kernels", "Kernels"}, {"/runs", "Runs"}, {"/builds", "Builds"}, {"/hardware", "Hardware"}, {"/health", "Health"}}
+
+// renderPart makes the HTML of one template.
+func renderPart(name string, data any) (template.HTML, error) {
+	var out bytes.Buffer
+	if err := parsed.ExecuteTemplate(&out, name, data); err != nil {
+		return "", err
+	}
+	return template.HTML(out.String()), nil //nolint:gosec // G203: made by html/template one line above
+}
+
+// serve answers with a view's page, or with one that explains the error.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, view func(*http.Request) (page, error)) {
+	p, err := view(r)
+	if err != nil {
+		p = s.failure(err)
+	}
+	made := struct {
+		page
+		Address, Version, Drawn string
+	}{p, s.o.Source.Address, s.o.Version, clock(s.o.Now())}
+	text, err := renderPart("page", made)
+	if err != nil {
+		s.o.Log.Error("page not drawn", "path", r.URL.Path, "error", err)
+		http.Error(w, "This page cannot be drawn. The terminal of kernelctl web says why.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if p.Code != 0 {
+		w.WriteHeader(p.Code)
+	}
+	_, _ = w.Write([]byte(text)) // the reader has gone
+}
+
+func (s *Server) failure(err error) page {
+	code, title, text := s.explain(err)
+	return page{Title: title, Template: "failure", Data: text, Code: code}
+}
+
+func (s *Server) missing(*http.Request) (page, error) { return page{}, errNoPage }
+
+// clock prints a time with its zone; empty for none.
+func clock(t any) string {
+	at, is := t.(time.Time)
+	if stamp, proto := t.(*timestamppb.Timestamp); proto && stamp != nil {
+		at, is = stamp.AsTime(), true
+	}
+	if !is || at.IsZero() || at.Unix() == 0 {
+		return ""
+	}
+	return at.Local().Format("2006-01-02 15:04:05 MST")
+}
+
+// took rounds a duration for people.
+func took(d time.Duration) string {
+	switch {
+	case d < 0:
+		return ""
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 9950*time.Millisecond:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 100*time.Minute:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.0f h", d.Hours())
+	}
+	return fmt.Sprintf("%.0f days", d.Hours()/24)
+}
+
+// size rounds a number of bytes for people.
+func size(n uint64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func kernelRef(profile string, version uint32) string {
+	return kb.Ref{Profile: profile, Version: version}.String()
+}
+
+// plural counts things.
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(n) + " " + one + "s"
+}
+
+// grouped writes a number in groups of three.
+func grouped(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
