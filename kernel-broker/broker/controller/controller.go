@@ -237,7 +237,6 @@ func (c *Controller) poll(ctx context.Context) {
 		}
 		c.viewErr = err
 		if err == nil {
-			view.Index()
 			c.markViewLocked(view)
 			c.view = view
 			c.noteOffLocked(view)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
@@ -26,6 +27,15 @@ const (
 // packed is how a compressed record begins; no JSON does.
 var packed = []byte{0x1f, 0x8b}
 
+// packers are used again: each has tables of a megabyte.
+var packers = sync.Pool{New: func() any {
+	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // it is a level
+	}
+	return z
+}}
+
 // encode makes a record's value: JSON, compressed where that is long.
 func encode(key string, value any) ([]byte, error) {
 	text, err := json.Marshal(value)
@@ -36,10 +46,9 @@ func encode(key string, value any) ([]byte, error) {
 		return text, nil
 	}
 	var out bytes.Buffer
-	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
-	if err != nil {
-		return nil, fmt.Errorf("record %q: %w", key, err)
-	}
+	z := packers.Get().(*gzip.Writer)
+	defer packers.Put(z)
+	z.Reset(&out)
 	if _, err = z.Write(text); err == nil {
 		err = z.Close()
 	}

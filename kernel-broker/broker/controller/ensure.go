@@ -281,12 +281,9 @@ func (c *Controller) newAllocation(ctx context.Context, r Request, job kb.SlurmJ
 // alone refuses nodes that another job shares: its kernel would be taken away
 // under it.
 func alone(view kb.SlurmView, id kb.JobID, nodes []string) error {
-	for _, j := range view.Jobs {
-		if j.ID == id.Job || !j.Holds() {
-			continue
-		}
-		for _, name := range j.Nodes {
-			if slices.Contains(nodes, name) {
+	for _, name := range nodes {
+		for _, j := range view.On(name) {
+			if j.ID != id.Job && j.Holds() {
 				return fmt.Errorf("node %q is shared with job %s: %w", name, j.Reference, kb.ErrFailedPrecondition)
 			}
 		}

@@ -51,7 +51,9 @@ func (p *polls) join(comments bool) <-chan singleflight.Result {
 			return nil, err
 		}
 		defer p.turn.Release(1)
-		return p.view(ctx, p.begin())
+		view, err := p.view(ctx, p.begin())
+		view.Index()
+		return view, err
 	})
 }
 

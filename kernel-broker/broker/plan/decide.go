@@ -132,7 +132,7 @@ func (d *decision) note(n *kb.Node, event, detail string) {
 func (d *decision) collect(ids []kb.JobID) {
 	for _, name := range d.order {
 		n := d.nodes[name]
-		if d.tell(n); !reflect.DeepEqual(n, d.in.Nodes[name].Clone()) {
+		if d.tell(n); !reflect.DeepEqual(n, d.in.Nodes[name]) {
 			d.out.Nodes = append(d.out.Nodes, n)
 		}
 	}

@@ -10,11 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -103,6 +105,16 @@ func (p *printed) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
+// buffers are used again by commands that follow each other.
+var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// ReadFrom implements io.ReaderFrom, by which a command's output is copied.
+func (p *printed) ReadFrom(from io.Reader) (size int64, err error) {
+	buffer := buffers.Get().(*[32 << 10]byte)
+	defer buffers.Put(buffer)
+	return io.CopyBuffer(struct{ io.Writer }{p}, struct{ io.Reader }{from}, buffer[:])
+}
+
 // ended hands over a last line without a break.
 func (p *printed) ended() {
 	if len(p.partial) > 0 {
@@ -134,7 +146,9 @@ func (r Runner) run(ctx context.Context, line func([]byte), program string, argu
 	r.MaxOutput = cmp.Or(r.MaxOutput, 64<<20)
 	out, errs := &printed{most: r.MaxOutput, end: cancel, line: line}, &printed{most: r.MaxOutput, end: cancel}
 	cmd := r.command(within, program, arguments)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(r.Input), out, errs
+	if cmd.Stdout, cmd.Stderr = out, errs; len(r.Input) > 0 {
+		cmd.Stdin = bytes.NewReader(r.Input)
+	}
 	err = cmd.Run()
 	stdout, stderr = out.text.String(), strings.TrimSpace(errs.text.String())
 	var exit *exec.ExitError
