@@ -126,7 +126,7 @@ var (
 	ErrCompacted         = errors.New("history not kept")
 	ErrInvalid           = errors.New("invalid request")
 	// ErrOvertaken: another broker acts on the store. Nothing was applied.
-	ErrOvertaken = errors.New("lease lost")
+	ErrOvertaken error = &sentinel{"lease lost", kb.ErrUnavailable}
 )
 
 type sentinel struct {

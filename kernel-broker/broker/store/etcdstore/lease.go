@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
@@ -153,8 +154,8 @@ func (s *Store) Acting(ctx context.Context) (holder string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("who acts: %w", translate(err))
 	}
-	for _, kv := range have.Kvs {
-		_, holder = parseHolder(kv.Value)
+	if len(have.Kvs) > 0 {
+		holder = holderOf(have.Kvs)
 	}
 	return holder, nil
 }
@@ -226,4 +227,13 @@ func holderText(c Claim) string { return c.Place + "\n" + c.Holder }
 func parseHolder(value []byte) (place, who string) {
 	place, who, _ = strings.Cut(string(value), "\n")
 	return place, who
+}
+
+// holderOf names who acts by the key, if there is one.
+func holderOf(kvs []*mvccpb.KeyValue) string {
+	if len(kvs) == 0 {
+		return "nobody"
+	}
+	_, holder := parseHolder(kvs[0].Value)
+	return holder
 }
