@@ -50,6 +50,7 @@ func newLine(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.St
 	return line{kept: kept, log: log, claim: &etcdstore.Claim{
 		Place:  place,
 		Holder: fmt.Sprintf("%s pid %d, which serves this cluster since %s", host, os.Getpid(), time.Now().UTC().Format(time.RFC3339)),
+		Waiter: fmt.Sprintf("%s pid %d, which waits since %s", host, os.Getpid(), time.Now().UTC().Format(time.RFC3339)),
 		Waits: func(holder string) {
 			log.Warn("another broker acts; waiting", "broker", holder)
 			service.Ready("waits: another broker acts, " + holder)
@@ -92,6 +93,29 @@ func (l line) term(ctx context.Context, act func(context.Context) error) error {
 		}
 	}()
 	return act(ctx)
+}
+
+// actingHealth says who acts, in which epoch, and who waits for that.
+func (c config) actingHealth(ctx context.Context, kept *etcdstore.Store) (string, error) {
+	if err := kept.MayAct(); err != nil {
+		return "", fmt.Errorf("this broker pauses: %w", err)
+	}
+	if !c.Etcd.external() {
+		return fmt.Sprintf("this broker, in epoch %d; no other can, with the embedded store", kept.Epoch()), nil
+	}
+	holder, err := kept.Acting(ctx)
+	if err != nil {
+		return "", err
+	}
+	waiting, err := kept.Waiting(ctx)
+	if err != nil {
+		return "", err
+	}
+	waits := "no other broker waits"
+	if len(waiting) > 0 {
+		waits = "behind it: " + strings.Join(waiting, "; ")
+	}
+	return fmt.Sprintf("%s, in epoch %d; %s", holder, kept.Epoch(), waits), nil
 }
 
 // lockPlace locks a file until it is released or the process ends, and names the place:

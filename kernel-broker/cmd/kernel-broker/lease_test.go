@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
@@ -75,6 +76,50 @@ func TestTermsFollowEachOther(t *testing.T) {
 	}
 	if holder := <-waits; holder != "two" {
 		t.Errorf("it waited for %q", holder)
+	}
+}
+
+// Health says who acts, and who waits for that, and no more once it waits no more.
+func TestActingHealth(t *testing.T) {
+	open := opened(t)
+	kept, other := open(), open()
+	c := defaults()
+	if err := kept.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := c.actingHealth(t.Context(), kept); err != nil || !strings.Contains(text, "this broker, in epoch ") {
+		t.Errorf("alone: %q, %v", text, err)
+	}
+	c.Etcd.Endpoints = []string{"external"}
+	if err := kept.Lead(t.Context(), etcdstore.Claim{Holder: "ctl1 pid 1", Place: "here"}); err != nil {
+		t.Fatal(err)
+	}
+	says := func(words string) {
+		t.Helper()
+		for text := ""; !strings.HasPrefix(text, "ctl1 pid 1, in epoch ") || !strings.HasSuffix(text, words); {
+			var err error
+			if text, err = c.actingHealth(t.Context(), kept); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	says("; no other broker waits")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- other.Lead(ctx, etcdstore.Claim{Holder: "x", Waiter: "ctl2 pid 2, which waits", Place: "there"})
+	}()
+	says("; behind it: ctl2 pid 2, which waits")
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	says("; no other broker waits")
+	if err := kept.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := c.actingHealth(t.Context(), kept); err == nil || !strings.Contains(err.Error(), "pauses") {
+		t.Errorf("closed: %q, %v", text, err)
 	}
 }
 

@@ -237,6 +237,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 		Health: func(ctx context.Context) []server.Component {
 			return []server.Component{
 				component("store", func() (string, error) { return kept.Health(ctx) }),
+				component("acting", func() (string, error) { return c.actingHealth(ctx, kept) }),
 				component("slurm", func() (string, error) { return ctl.SlurmHealth(ctx) }),
 				component("admin-level", func() (string, error) { return auth.level.Health(ctx) }),
 				component("configuration", c.configurationHealth),

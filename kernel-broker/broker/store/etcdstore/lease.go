@@ -24,6 +24,8 @@ const DefaultTTL = 3 * time.Second
 type Claim struct {
 	// Holder is for administrators: who acts, and since when.
 	Holder string
+	// Waiter is the same of a broker that waits; empty: nobody sees it wait.
+	Waiter string
 	// Place names something that only one process can have, such as a locked directory. A key with the claimer's own
 	// place belongs to a dead process.
 	Place string
@@ -48,6 +50,8 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 		c.Alive = func() {}
 	}
 	last, away := "", false
+	w := waiter{store: s, text: c.Waiter}
+	defer w.leave()
 	for {
 		holder, revision, err := s.claim(ctx, c)
 		switch {
@@ -66,6 +70,9 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 		}
 		last = holder
 		c.Alive()
+		if !away {
+			w.show(ctx)
+		}
 		if err := s.awaitChange(ctx, c, revision); err != nil {
 			return fmt.Errorf("%s acts: %w", holder, err)
 		}

@@ -150,7 +150,7 @@ func (s *Store) renew(t *term, patience time.Duration) {
 }
 
 // renewOnce asks once, and first whether the key is the term's still: an administrator may have removed it. That is also how
-// the client gets a new token. Its own KeepAliveOnce tries again without a rest where nothing listens.
+// the client gets a new token.
 func (s *Store) renewOnce(t *term) error {
 	ctx, cancel := context.WithTimeout(s.ctx, t.ttl/renewals)
 	defer cancel()
@@ -161,11 +161,18 @@ func (s *Store) renewOnce(t *term) error {
 	if len(have.Kvs) == 0 || have.Kvs[0].CreateRevision != t.created {
 		return fmt.Errorf("%w: %s acts now", store.ErrOvertaken, holderOf(have.Kvs))
 	}
+	return s.keepAlive(ctx, t.lease)
+}
+
+// keepAlive renews a lease once. The client's own KeepAliveOnce tries again without a rest where nothing listens.
+func (s *Store) keepAlive(ctx context.Context, lease clientv3.LeaseID) error {
+	ctx, cancel := s.request(ctx)
+	defer cancel()
 	stream, err := clientv3.RetryLeaseClient(s.client.Client).LeaseKeepAlive(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(t.lease)}); err != nil {
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(lease)}); err != nil {
 		return err
 	}
 	answer, err := stream.Recv()
