@@ -93,6 +93,7 @@ type Link struct {
 	// answers: the broker answers heartbeats that have a number.
 	answers bool
 	rhythm  rhythm
+	epoch   uint64 // the largest that a broker had
 }
 
 // outgoing is a message, or a mark that all before it was handed over.
@@ -242,6 +243,9 @@ func (l *Link) receive(stream api.NodeService_ConnectClient, watch *silence.Watc
 		if err != nil {
 			return err
 		}
+		if err := l.current(response.GetEpoch()); err != nil {
+			return err
+		}
 		switch m := response.GetMessage().(type) {
 		case *api.ConnectResponse_Desired:
 			l.receiveDesired(convert.DesiredFromProto(m.Desired, time.Now()), m.Desired.GetAnswersHeartbeats())
@@ -262,6 +266,17 @@ func (l *Link) receive(stream api.NodeService_ConnectClient, watch *silence.Watc
 			l.options.Log.Warn("message of an unknown kind from the broker")
 		}
 	}
+}
+
+// current refuses a broker that another one has followed. A broker without epochs is of an older version.
+func (l *Link) current(epoch uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if epoch != 0 && epoch < l.epoch {
+		return fmt.Errorf("a message of the broker's epoch %d is refused, another broker acts since %d: %w", epoch, l.epoch, kb.ErrUnavailable)
+	}
+	l.epoch = max(l.epoch, epoch)
+	return nil
 }
 
 // receiveDesired keeps the newest. Generations are compared within a stream only: a

@@ -428,3 +428,25 @@ func TestFetchThatBreaksOff(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A broker that another one has followed is not heard, whatever it says; one of before there were epochs is.
+func TestOlderEpochIsRefused(t *testing.T) {
+	l, s := pair(t)
+	for _, c := range []struct{ epoch, generation, want uint64 }{{5, 1, 1}, {4, 2, 1}, {0, 3, 3}, {5, 4, 4}, {6, 5, 5}, {5, 6, 5}} {
+		stream := <-s.streams
+		response := convert.DesiredToProto(&kb.DesiredState{Generation: c.generation})
+		response.Epoch = c.epoch
+		if err := stream.Send(response); err != nil {
+			t.Fatal(err)
+		}
+		if c.want != c.generation {
+			<-stream.Context().Done() // the agent has ended it, and tries another broker
+			if now := l.Status().Desired; now.Generation != c.want {
+				t.Errorf("epoch %d: generation %d, want %d", c.epoch, now.Generation, c.want)
+			}
+			continue
+		}
+		until(t, l, "it is heard", generation(c.want))
+		s.end <- nil
+	}
+}

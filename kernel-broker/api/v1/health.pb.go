@@ -63,7 +63,7 @@ func (*GetHealthRequest) Descriptor() ([]byte, []int) {
 // Component is one dependency of the broker.
 type Component struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// store, slurm, admin-level, policy, audit-log, stock-images, hardware or agents.
+	// store, acting, slurm, admin-level, policy, audit-log, stock-images, hardware or agents.
 	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Healthy bool   `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	Detail  string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`

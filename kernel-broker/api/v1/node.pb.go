@@ -1115,7 +1115,10 @@ type ConnectResponse struct {
 	//	*ConnectResponse_Snapshot
 	//	*ConnectResponse_Runs
 	//	*ConnectResponse_Heartbeat
-	Message       isConnectResponse_Message `protobuf_oneof:"message"`
+	Message isConnectResponse_Message `protobuf_oneof:"message"`
+	// The number of the time for which this broker acts. An agent refuses messages of
+	// a smaller one than it has seen; 0: a broker of an older version.
+	Epoch         uint64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1200,6 +1203,13 @@ func (x *ConnectResponse) GetHeartbeat() *Heartbeat {
 		}
 	}
 	return nil
+}
+
+func (x *ConnectResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 type isConnectResponse_Message interface {
@@ -2093,14 +2103,15 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\tHeartbeat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12/\n" +
 	"\x05every\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05every\x121\n" +
-	"\x06spread\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06spread\"\xa3\x02\n" +
+	"\x06spread\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06spread\"\xb9\x02\n" +
 	"\x0fConnectResponse\x124\n" +
 	"\adesired\x18\x01 \x01(\v2\x18.kernelbroker.v1.DesiredH\x00R\adesired\x12A\n" +
 	"\n" +
 	"job_ending\x18\x02 \x01(\v2 .kernelbroker.v1.JobEndingAnswerH\x00R\tjobEnding\x12\x1c\n" +
 	"\bsnapshot\x18\x03 \x01(\tH\x00R\bsnapshot\x122\n" +
 	"\x04runs\x18\x04 \x01(\v2\x1c.kernelbroker.v1.DesiredRunsH\x00R\x04runs\x12:\n" +
-	"\theartbeat\x18\x05 \x01(\v2\x1a.kernelbroker.v1.HeartbeatH\x00R\theartbeatB\t\n" +
+	"\theartbeat\x18\x05 \x01(\v2\x1a.kernelbroker.v1.HeartbeatH\x00R\theartbeat\x12\x14\n" +
+	"\x05epoch\x18\x06 \x01(\x04R\x05epochB\t\n" +
 	"\amessage\">\n" +
 	"\vDesiredRuns\x12/\n" +
 	"\x04runs\x18\x01 \x03(\v2\x1b.kernelbroker.v1.DesiredRunR\x04runs\"\xd9\x01\n" +

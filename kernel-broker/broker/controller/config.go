@@ -57,6 +57,8 @@ type Options struct {
 	// CheckArtifact reads a stored file again: kernelbroker.ErrInvalid when it is
 	// not what its digest says, kernelbroker.ErrNotFound when there is none.
 	CheckArtifact func(ctx context.Context, digest string) error
+	// MayAct says why this broker may neither decide nor tell agents anything now; nil: it always may.
+	MayAct func() error
 	// Alive is called before each pass, and shows that passes go on; nil: nobody asks.
 	Alive func()
 	Log   *slog.Logger

@@ -113,6 +113,9 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		waiting:     map[uint32]*queuePosition{},
 		positions:   map[kb.JobID]string{},
 	}
+	if c.o.MayAct == nil {
+		c.o.MayAct = func() error { return nil }
+	}
 	c.actions = newExecutor(c)
 	c.records.away = func(store func()) {
 		c.mu.Unlock()

@@ -19,6 +19,9 @@ import (
 // pass decides once, commits, and has it done.
 func (c *Controller) pass(ctx context.Context) error {
 	defer c.toWrite()()
+	if err := c.o.MayAct(); err != nil {
+		return err
+	}
 	if c.stale {
 		if err := c.loadLocked(ctx); err != nil {
 			return err

@@ -223,12 +223,13 @@ func (s *Session) Ending(query uint64, job uint32) {
 }
 
 // Heartbeat answers one that has a number, once what came before it is committed: at once, if nothing did. An agent that has
-// no answer asks again.
+// no answer asks again, and leaves a broker that does not act.
 func (s *Session) Heartbeat(number uint64) {
 	c := s.controller
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case c.o.MayAct() != nil: // it asks again
 	case !c.stale && !c.marks.hears(s.node):
 		s.send(Message{Heartbeat: number})
 	case len(s.heartbeats) < maxReports:

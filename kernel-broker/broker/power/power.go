@@ -22,7 +22,12 @@ const placeholder = "{node}"
 const limit = 30 * time.Second
 
 // Command resets a node by running a program; no shell is involved.
-type Command struct{ argv []string }
+type Command struct {
+	// Hold is asked before each reset, and ends its context when this process may not reset anything any more; nil: nobody else resets.
+	Hold func(context.Context) (context.Context, context.CancelFunc, error)
+
+	argv []string
+}
 
 // New takes the program and its arguments, one of which must contain {node}.
 func New(argv []string) (*Command, error) {
@@ -47,6 +52,14 @@ func (c *Command) Reset(ctx context.Context, node string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if c.Hold != nil {
+		held, release, err := c.Hold(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+		ctx = held
+	}
 	args := make([]string, 0, len(c.argv)-1)
 	for _, a := range c.argv[1:] {
 		args = append(args, strings.ReplaceAll(a, placeholder, node))

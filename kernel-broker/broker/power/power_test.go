@@ -3,6 +3,7 @@
 package power
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -81,5 +82,25 @@ func TestResetDoesNotWaitForChildren(t *testing.T) {
 	}
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("took %v", took)
+	}
+}
+
+// A broker that may not act resets nothing.
+func TestNoResetWithoutTheTerm(t *testing.T) {
+	out, overtaken := filepath.Join(t.TempDir(), "out"), errors.New("another broker acts")
+	c, err := New([]string{script(t, "touch "+out), "{node}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Hold = func(context.Context) (context.Context, context.CancelFunc, error) { return nil, nil, overtaken }
+	if err := c.Reset(t.Context(), "n1"); !errors.Is(err, overtaken) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("it was reset")
+	}
+	c.Hold = func(ctx context.Context) (context.Context, context.CancelFunc, error) { return ctx, func() {}, nil }
+	if err := c.Reset(t.Context(), "n1"); err != nil {
+		t.Error(err)
 	}
 }

@@ -112,7 +112,7 @@ func connects(t *testing.T, c *cluster) *line {
 	t.Cleanup(cancel)
 	l.in <- &api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{Node: "n1", BootId: "8ad0c5a4-0000-4000-8000-000000000000",
 		Release: "6.1.0", Inventory: &api.Inventory{Architecture: "x86_64"}}}}
-	service := NewNodeService(c)
+	service := NewNodeService(c, endlessTerm{})
 	go func() { l.done <- service.Connect(l) }()
 	return l
 }
@@ -207,3 +207,9 @@ func TestTurnsOfAgents(t *testing.T) {
 		}
 	})
 }
+
+// endlessTerm is a term that is never over.
+type endlessTerm struct{}
+
+func (endlessTerm) Epoch() uint64 { return 1 }
+func (endlessTerm) MayAct() error { return nil }

@@ -48,7 +48,7 @@ func BenchmarkThousandAgents(b *testing.B) {
 		o.TLS, o.Log = &server.TLS{Source: authority, Registry: registry}, quiet
 		o.Limits = server.DefaultLimits()
 		o.Limits.PeerConnections = o.Limits.Connections
-	}, func(s *server.Server) { api.RegisterNodeServiceServer(s, server.NewNodeService(ctl)) })
+	}, func(s *server.Server) { api.RegisterNodeServiceServer(s, server.NewNodeService(ctl, always{})) })
 	var nodes []mtls.Source
 	for n := range agents {
 		nodes = append(nodes, certified(b, registry, fmt.Sprint("n", n)))

@@ -30,12 +30,22 @@ type Nodes interface {
 	Node(name string) (kb.NodeView, error)
 }
 
+// Term is the time for which this broker acts. What it tells agents carries the number of that.
+type Term interface {
+	Epoch() uint64
+	// MayAct says why this broker may tell agents nothing now.
+	MayAct() error
+}
+
 // NewNodeService serves agents, and those who ask for nodes.
-func NewNodeService(n Nodes) api.NodeServiceServer { return &nodeService{nodes: n} }
+func NewNodeService(n Nodes, term Term) api.NodeServiceServer {
+	return &nodeService{nodes: n, term: term}
+}
 
 type nodeService struct {
 	api.UnimplementedNodeServiceServer
 	nodes Nodes
+	term  Term
 }
 
 // Connect implements api.NodeServiceServer.
@@ -54,6 +64,9 @@ func (s *nodeService) Connect(stream api.NodeService_ConnectServer) error {
 			return fmt.Errorf("node %q: %w", h.Node, err)
 		}
 	}
+	if err := s.term.MayAct(); err != nil {
+		return err
+	}
 	if err := s.turn(stream.Context(), h.Node); err != nil {
 		return err
 	}
@@ -70,13 +83,20 @@ func (s *nodeService) Connect(stream api.NodeService_ConnectServer) error {
 	for {
 		select {
 		case <-b.came:
-			if err := stream.Send(b.answer(s.nodes.Rhythm())); err != nil {
+			if s.term.MayAct() != nil {
+				continue // the agent leaves a broker that goes on like that
+			}
+			if err := s.send(stream, b.answer(s.nodes.Rhythm())); err != nil {
 				return err
 			}
 		case <-b.watch.Silent():
 			return status.Errorf(codes.Unavailable, "node %q has said nothing for %v", h.Node, b.limit())
 		case m := <-session.Messages():
-			if err := stream.Send(messageToProto(m)); err != nil {
+			// Of a broker that was stopped and goes on, messages may wait that are no longer true.
+			if err := s.term.MayAct(); err != nil {
+				return err
+			}
+			if err := s.send(stream, messageToProto(m)); err != nil {
 				return err
 			}
 		case <-session.Replaced():
@@ -85,6 +105,12 @@ func (s *nodeService) Connect(stream api.NodeService_ConnectServer) error {
 			return err
 		}
 	}
+}
+
+// send gives a message the epoch.
+func (s *nodeService) send(stream api.NodeService_ConnectServer, r *api.ConnectResponse) error {
+	r.Epoch = s.term.Epoch()
+	return stream.Send(r)
 }
 
 func receive(stream api.NodeService_ConnectServer, session *controller.Session, b *beats) error {

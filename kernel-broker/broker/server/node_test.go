@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -85,6 +87,12 @@ func (s *oneJob) Hold(context.Context, string) error {
 // serveBroker serves a real controller.
 func serveBroker(t testing.TB, change func(*server.Options), more func(*server.Server, *controller.Controller)) (*fixture, *oneJob) {
 	t.Helper()
+	return serveTerm(t, always{}, change, more)
+}
+
+// serveTerm serves a real controller for a time.
+func serveTerm(t testing.TB, term server.Term, change func(*server.Options), more func(*server.Server, *controller.Controller)) (*fixture, *oneJob) {
+	t.Helper()
 	slurm := &oneJob{}
 	slurm.set("ALLOCATED", "POWERING_UP")
 	var running *controller.Controller
@@ -117,7 +125,7 @@ func serveBroker(t testing.TB, change func(*server.Options), more func(*server.S
 		if err != nil {
 			t.Fatal(err)
 		}
-		api.RegisterNodeServiceServer(served, server.NewNodeService(running))
+		api.RegisterNodeServiceServer(served, server.NewNodeService(running, term))
 		api.RegisterAllocationServiceServer(served, server.NewAllocationService(running))
 		if more != nil {
 			more(served, running)
@@ -170,6 +178,51 @@ func wished(t *testing.T, stream api.NodeService_ConnectClient, is func(*api.Des
 		if d := m.GetDesired(); d != nil && is(d) {
 			return d
 		}
+	}
+}
+
+// shortTerm is over when a test says so.
+type shortTerm struct{ over atomic.Bool }
+
+func (*shortTerm) Epoch() uint64 { return 12 }
+
+func (s *shortTerm) MayAct() error {
+	if s.over.Load() {
+		return fmt.Errorf("another broker may act: %w", kb.ErrUnavailable)
+	}
+	return nil
+}
+
+// Each message carries the epoch. When that is over, agents hear nothing more of this broker, also what waited for them.
+func TestAgentsHearNothingAfterTheTerm(t *testing.T) {
+	term := &shortTerm{}
+	f, _ := serveTerm(t, term, nil, nil)
+	stream := join(t, f, hello(nil))
+	for seen := 0; seen < 2; seen++ {
+		m, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.GetEpoch() != 12 {
+			t.Errorf("%v has epoch %d", m, m.GetEpoch())
+		}
+		say(t, stream, &api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{Heartbeat: &api.Heartbeat{Number: uint64(seen + 1)}}})
+	}
+	term.over.Store(true)
+	say(t, stream, &api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{Heartbeat: &api.Heartbeat{Number: 9}}})
+	for {
+		m, err := stream.Recv()
+		if err == nil && m.GetHeartbeat().GetNumber() != 9 {
+			continue // it was under way
+		}
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("%v, %v", m, err)
+		}
+		break
+	}
+	again := join(t, f, hello(nil))
+	if m, err := again.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("a new stream: %v, %v", m, err)
 	}
 }
 

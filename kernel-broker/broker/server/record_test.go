@@ -41,13 +41,19 @@ func (elsewhere) Deliver(_ context.Context, d controller.Delivery) error {
 
 func (smallCluster) Turn(string) time.Duration { return 0 }
 
+// always acts.
+type always struct{}
+
+func (always) Epoch() uint64 { return 7 }
+func (always) MayAct() error { return nil }
+
 func (smallCluster) Attach(node string, _ kb.Boot, _ kb.Inventory, _ bool) (*controller.Session, error) {
 	return nil, fmt.Errorf("node %q is not in slurmctld's configuration: %w", node, kb.ErrNotFound)
 }
 
 func withElsewhere(s *server.Server) {
 	api.RegisterAllocationServiceServer(s, jobs{})
-	api.RegisterNodeServiceServer(s, server.NewNodeService(smallCluster{}))
+	api.RegisterNodeServiceServer(s, server.NewNodeService(smallCluster{}, always{}))
 	api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: elsewhere{}}))
 }
 

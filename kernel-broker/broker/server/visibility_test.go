@@ -127,7 +127,7 @@ func oneCluster(t *testing.T, shows func(uint32) bool) *fixture {
 	}, func(s *server.Server) {
 		api.RegisterAllocationServiceServer(s, server.NewAllocationService(twoUsers{}))
 		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: twoUsers{}}))
-		api.RegisterNodeServiceServer(s, server.NewNodeService(theirNodes{}))
+		api.RegisterNodeServiceServer(s, server.NewNodeService(theirNodes{}, always{}))
 	})
 }
 

@@ -33,7 +33,11 @@ type Client struct {
 	cgroups                   cache.Cache[struct{}, bool] // named by SLUID
 	jobTurns                  *semaphore.Weighted
 	rows                      *rows
+	hold                      Hold
 }
+
+// Hold returns a context that ends when this process may not change anything any more, or why it may not now.
+type Hold func(context.Context) (context.Context, context.CancelFunc, error)
 
 // jobsAtATime limits the questions about one job each: a thousand jobs may begin at once, and each question is a process
 // on slurmctld's host.
@@ -49,6 +53,8 @@ type Options struct {
 	Limit time.Duration
 	// Now is the clock of polls; nil means time.Now.
 	Now func() time.Time
+	// Hold is asked before each command that changes something; nil: nobody else changes anything.
+	Hold Hold
 }
 
 // New returns a client.
@@ -56,12 +62,16 @@ func New(o Options) *Client {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Hold == nil {
+		o.Hold = func(ctx context.Context) (context.Context, context.CancelFunc, error) { return ctx, func() {}, nil }
+	}
 	return &Client{
 		now:      o.Now,
 		scontrol: o.BinDir + "/scontrol", squeue: o.BinDir + "/squeue", scancel: o.BinDir + "/scancel",
 		runner:   slurmexec.Runner{Environ: append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard"), Conf: o.Conf, Limit: o.Limit, MaxOutput: maxOutput},
 		jobTurns: semaphore.NewWeighted(jobsAtATime),
 		rows:     newRows(),
+		hold:     o.Hold,
 	}
 }
 
@@ -81,7 +91,7 @@ func (c *Client) change(ctx context.Context, args ...string) error {
 
 // command runs a program that has no output. Text on stderr is a refusal, whatever the exit code.
 func (c *Client) command(ctx context.Context, program string, args ...string) error {
-	_, stderr, err := c.run(ctx, program, args...)
+	stderr, err := c.held(ctx, program, args...)
 	if err != nil {
 		return err
 	}
@@ -89,6 +99,17 @@ func (c *Client) command(ctx context.Context, program string, args ...string) er
 		return slurmexec.Refused(0, stderr, program, args...)
 	}
 	return nil
+}
+
+// held runs a program that changes something, while this process may.
+func (c *Client) held(ctx context.Context, program string, args ...string) (stderr string, err error) {
+	ctx, release, err := c.hold(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	_, stderr, err = c.run(ctx, program, args...)
+	return stderr, err
 }
 
 // ArmReturn makes Slurm boot the nodes as soon as they are idle and then resume them. It sets no reason, which would
@@ -225,7 +246,7 @@ func (c *Client) SetNoRequeue(ctx context.Context, reference string) error {
 // seconds; that it lasts for a day is for a broker that dies meanwhile: Slurm ends a job whose reservation ends, and
 // holds one that waits for it unless told otherwise.
 func (c *Client) Reserve(ctx context.Context, name, reference, user string, nodes []string) error {
-	_, _, err := c.run(ctx, c.scontrol, "create", "reservation", "reservationname="+name, "starttime=now",
+	_, err := c.held(ctx, c.scontrol, "create", "reservation", "reservationname="+name, "starttime=now",
 		"duration=1-00:00:00", "users="+user, "flags=IGNORE_JOBS,NO_HOLD_JOBS_AFTER_END", "nodes="+strings.Join(nodes, ","))
 	if err != nil && !c.reserved(ctx, name, nodes, err) {
 		return err

@@ -106,6 +106,16 @@ func TestChanges(t *testing.T) {
 					t.Errorf("%q gives %v", script, err)
 				}
 			}
+			// A broker that may not act runs nothing.
+			ran, overtaken := filepath.Join(t.TempDir(), "ran"), errors.New("another broker acts")
+			paused, _ := fake(t, "touch "+ran, "touch "+ran)
+			paused.hold = func(context.Context) (context.Context, context.CancelFunc, error) { return nil, nil, overtaken }
+			if err := c.do(t.Context(), paused); !errors.Is(err, overtaken) {
+				t.Errorf("paused: %v", err)
+			}
+			if _, err := os.Stat(ran); err == nil {
+				t.Error("a broker that may not act runs a command")
+			}
 		})
 	}
 }
@@ -155,6 +165,18 @@ esac`
 	var refused *slurmexec.ExitError
 	if err := gone.DropReservation(t.Context(), "kernel-broker-12_3"); !errors.As(err, &refused) {
 		t.Errorf("DropReservation = %v", err)
+	}
+}
+
+// A command that hangs is ended when another broker may act.
+func TestCommandEndsWithTheTerm(t *testing.T) {
+	client, _ := fake(t, "sleep 600", "")
+	client.hold = func(ctx context.Context) (context.Context, context.CancelFunc, error) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		return ctx, cancel, nil
+	}
+	if err := client.Hold(t.Context(), "1"); err == nil {
+		t.Error("it is done")
 	}
 }
 

@@ -50,13 +50,15 @@ const (
 	ActingKey = "acting"
 	// EpochKey has the number of the last time that a broker began to act.
 	EpochKey = "epoch"
+	// WaitingPrefix begins the keys of brokers that wait.
+	WaitingPrefix = "waiting/"
 	// CheckPrefix begins the keys with which a broker tries what it may do. They end by themselves.
 	CheckPrefix = "check/"
 )
 
 // Own reports whether a key is the store's own.
 func Own(key string) bool {
-	return key == ActingKey || key == EpochKey || strings.HasPrefix(key, CheckPrefix)
+	return key == ActingKey || key == EpochKey || strings.HasPrefix(key, WaitingPrefix) || strings.HasPrefix(key, CheckPrefix)
 }
 
 // Record is one key as it is now.
@@ -126,7 +128,7 @@ var (
 	ErrCompacted         = errors.New("history not kept")
 	ErrInvalid           = errors.New("invalid request")
 	// ErrOvertaken: another broker acts on the store. Nothing was applied.
-	ErrOvertaken = errors.New("lease lost")
+	ErrOvertaken error = &sentinel{"lease lost", kb.ErrUnavailable}
 )
 
 type sentinel struct {

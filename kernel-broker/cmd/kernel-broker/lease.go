@@ -19,56 +19,103 @@ import (
 )
 
 var (
-	// errOvertaken ends a broker that may not act any more.
-	errOvertaken = errors.New("the lease on the cluster in etcd is lost: another broker may act by now, so this one ends")
-	errLocked    = errors.New("another broker runs with this socket")
+	// errLost ends what a broker does that may not act any more.
+	errLost   = errors.New("the lease on the cluster in etcd is lost, another broker may act by now")
+	errLocked = errors.New("another broker runs with this socket")
 )
 
-// lead waits until no other broker acts on the cluster in a shared etcd, and ends
-// ctx when this one may not act any more. The broker's own etcd is nobody else's,
-// by the lock on its folder.
-func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, service *notify.Service, end context.CancelCauseFunc) error {
+// line is where brokers of a shared etcd wait for each other. The broker's own etcd is nobody else's, by the lock on its
+// folder.
+type line struct {
+	kept  *etcdstore.Store
+	log   *slog.Logger
+	claim *etcdstore.Claim // nil: nobody else can act
+}
+
+func newLine(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, service *notify.Service) (line, error) {
 	if !c.Etcd.external() {
-		return nil
+		return line{kept: kept, log: log}, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return err
+		return line{}, err
 	}
 	place, err := openretry.Open(ctx, openretry.Patience, errLocked, func() (string, error) {
 		place, _, err := lockPlace(host, c.Socket+".lock", errLocked)
 		return place, err
 	})
 	if err != nil {
-		return err
+		return line{}, err
 	}
-	err = kept.Lead(ctx, etcdstore.Claim{
+	return line{kept: kept, log: log, claim: &etcdstore.Claim{
 		Place:  place,
 		Holder: fmt.Sprintf("%s pid %d, which serves this cluster since %s", host, os.Getpid(), time.Now().UTC().Format(time.RFC3339)),
+		Waiter: fmt.Sprintf("%s pid %d, which waits since %s", host, os.Getpid(), time.Now().UTC().Format(time.RFC3339)),
 		Waits: func(holder string) {
 			log.Warn("another broker acts; waiting", "broker", holder)
 			service.Ready("waits: another broker acts, " + holder)
 		},
 		Alive: service.Alive,
-	})
-	if err != nil {
-		return err
-	}
-	go endWhenLost(ctx, kept.Lost(), log, end)
-	return nil
+	}}, nil
 }
 
-// endWhenLost ends a broker that has lost its lease. One that ends by itself gives its lease up.
-func endWhenLost(ctx context.Context, lost <-chan struct{}, log *slog.Logger, end context.CancelCauseFunc) {
-	select {
-	case <-lost:
-	case <-ctx.Done():
+// terms acts whenever no other broker does. One that loses its lease drops all that it has in memory, closes its sockets, so
+// that agents and hooks try the next broker, and waits in line again.
+func (l line) terms(ctx context.Context, act func(context.Context) error) error {
+	if l.claim == nil {
+		if err := l.kept.Begin(ctx); err != nil {
+			return err
+		}
+		return act(ctx)
 	}
-	if ctx.Err() != nil {
-		return
+	for {
+		if err := l.kept.Lead(ctx, *l.claim); err != nil {
+			return err
+		}
+		err := l.term(ctx, act)
+		if ctx.Err() != nil || l.kept.MayAct() == nil {
+			return err
+		}
+		l.log.Warn("this broker does not act any more, and waits", "reason", l.kept.MayAct(), "error", err)
+		l.claim.Again = true
 	}
-	log.Error("this broker may not act any more", "error", errOvertaken)
-	end(errOvertaken)
+}
+
+// term acts until the lease is lost.
+func (l line) term(ctx context.Context, act func(context.Context) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-l.kept.Lost():
+			end(errLost)
+		case <-ctx.Done():
+		}
+	}()
+	return act(ctx)
+}
+
+// actingHealth says who acts, in which epoch, and who waits for that.
+func (c config) actingHealth(ctx context.Context, kept *etcdstore.Store) (string, error) {
+	if err := kept.MayAct(); err != nil {
+		return "", fmt.Errorf("this broker pauses: %w", err)
+	}
+	if !c.Etcd.external() {
+		return fmt.Sprintf("this broker, in epoch %d; no other can, with the embedded store", kept.Epoch()), nil
+	}
+	holder, err := kept.Acting(ctx)
+	if err != nil {
+		return "", err
+	}
+	waiting, err := kept.Waiting(ctx)
+	if err != nil {
+		return "", err
+	}
+	waits := "no other broker waits"
+	if len(waiting) > 0 {
+		waits = "behind it: " + strings.Join(waiting, "; ")
+	}
+	return fmt.Sprintf("%s, in epoch %d; %s", holder, kept.Epoch(), waits), nil
 }
 
 // lockPlace locks a file until it is released or the process ends, and names the place:

@@ -27,7 +27,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/slurm"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/site"
@@ -38,10 +37,8 @@ import (
 
 const startLimit = time.Minute
 
-// run composes the broker and serves until ctx ends.
+// run opens the store, and serves whenever this broker may act, until ctx ends.
 func run(ctx context.Context, c config, log *slog.Logger) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	service := notify.New(log)
 	defer service.Stopping()
 	checkSignature, err := checkBeforehand(c, log)
@@ -57,7 +54,6 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 		return err
 	}
 	defer func() {
-		cancel(nil) // the lease ends with the store
 		if err := closeStore(); err != nil {
 			log.Error("store not closed", "error", err)
 		}
@@ -71,9 +67,15 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err := site.Check(ctx, kept, c.place()); err != nil {
 		return err
 	}
-	if err := lead(ctx, c, log, kept, service, cancel); err != nil {
+	line, err := newLine(ctx, c, log, kept, service)
+	if err != nil {
 		return err
 	}
+	return line.terms(ctx, func(ctx context.Context) error { return act(ctx, c, log, kept, checkSignature, hangups, service) })
+}
+
+// act composes the broker and serves until ctx ends, while no other one acts.
+func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, checkSignature func(kb.Kernel, []byte) error, hangups chan os.Signal, service *notify.Service) error {
 	if err := claimSite(ctx, c, kept, log); err != nil {
 		return err
 	}
@@ -98,7 +100,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 		return err
 	}
 	clock := controller.NewClock()
-	slurmctld := slurm.New(slurm.Options{Now: clock.Now, BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit})
+	slurmctld := slurm.New(slurm.Options{Now: clock.Now, BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit, Hold: kept.Hold})
 	auth, err := openAuthorization(ctx, c, log, kept, slurmctld, hangups, func() { profiles.Republish() })
 	if err != nil {
 		return err
@@ -122,11 +124,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	err = serve(ctx, c, log, ctl, server, auth, service)
-	if cause := context.Cause(ctx); err == nil && errors.Is(cause, errOvertaken) {
-		return cause
-	}
-	return err
+	return serve(ctx, c, log, ctl, server, auth, service)
 }
 
 // checkBeforehand looks at what the broker needs before it waits for another one, and returns the check of registered kernels.
@@ -154,12 +152,12 @@ func checkBeforehand(c config, log *slog.Logger) (func(kb.Kernel, []byte) error,
 	return checkSignature, nil
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files *artifact.Store, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
+func newController(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, profiles *catalog.Catalog, files *artifact.Store, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
 	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorize: auth.authorizeJob, AuthorizeProfiling: auth.authorizeProfiling,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, KeepJobBytes: c.Etcd.QuotaBytes / 2, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
-		Runs: c.Runs.RunLimits, HasArtifact: files.Has, CheckArtifact: files.Check, Alive: service.Alive,
+		Runs: c.Runs.RunLimits, HasArtifact: files.Has, CheckArtifact: files.Check, Alive: service.Alive, MayAct: kept.MayAct,
 		// Results of runs have half of the store, kernels the other.
 		Heartbeats: c.Limits.Heartbeats,
 		RunRoom:    func() (uint64, error) { room, err := files.Capacity(); return room / 2, err }, KeepRunBytes: int64(c.Artifacts.MaxBytes / 2), ReleaseArtifact: files.Release,
@@ -169,6 +167,7 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 		if err != nil {
 			return nil, usageError{err}
 		}
+		command.Hold = kept.Hold
 		o.Reset = command
 		if err := command.Check(); err != nil {
 			log.Warn("nodes cannot be reset", "error", err)
@@ -238,6 +237,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 		Health: func(ctx context.Context) []server.Component {
 			return []server.Component{
 				component("store", func() (string, error) { return kept.Health(ctx) }),
+				component("acting", func() (string, error) { return c.actingHealth(ctx, kept) }),
 				component("slurm", func() (string, error) { return ctl.SlurmHealth(ctx) }),
 				component("admin-level", func() (string, error) { return auth.level.Health(ctx) }),
 				component("configuration", c.configurationHealth),
@@ -252,7 +252,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	}
 	serving := &grpcServer{server.NewServer(options), options}
 	api.RegisterAllocationServiceServer(serving, server.NewAllocationService(ctl))
-	api.RegisterNodeServiceServer(serving, server.NewNodeService(ctl))
+	api.RegisterNodeServiceServer(serving, server.NewNodeService(ctl, kept))
 	api.RegisterHardwareServiceServer(serving, server.NewHardwareService(ctl))
 	api.RegisterRunServiceServer(serving, runService(c, ctl, files, administrators))
 	return serving, nil

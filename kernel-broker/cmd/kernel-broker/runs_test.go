@@ -92,6 +92,12 @@ func newCluster(t *testing.T) *cluster {
 }
 
 // start a broker that knows what the store knows, at the same address.
+// alone is a broker that nobody else follows.
+type alone struct{}
+
+func (alone) Epoch() uint64 { return 1 }
+func (alone) MayAct() error { return nil }
+
 func (c *cluster) start() {
 	c.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
@@ -103,7 +109,7 @@ func (c *cluster) start() {
 		c.t.Fatal(err)
 	}
 	serving := server.NewServer(server.Options{Catalog: profiles, Artifacts: c.files, Log: quiet})
-	api.RegisterNodeServiceServer(serving, server.NewNodeService(control))
+	api.RegisterNodeServiceServer(serving, server.NewNodeService(control, alone{}))
 	api.RegisterAllocationServiceServer(serving, server.NewAllocationService(control))
 	settings := defaults()
 	api.RegisterRunServiceServer(serving, runService(settings, control, c.files, nil))

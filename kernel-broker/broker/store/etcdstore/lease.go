@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
@@ -23,6 +24,8 @@ const DefaultTTL = 3 * time.Second
 type Claim struct {
 	// Holder is for administrators: who acts, and since when.
 	Holder string
+	// Waiter is the same of a broker that waits; empty: nobody sees it wait.
+	Waiter string
 	// Place names something that only one process can have, such as a locked directory. A key with the claimer's own
 	// place belongs to a dead process.
 	Place string
@@ -47,6 +50,8 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 		c.Alive = func() {}
 	}
 	last, away := "", false
+	w := waiter{store: s, text: c.Waiter}
+	defer w.leave()
 	for {
 		holder, revision, err := s.claim(ctx, c)
 		switch {
@@ -65,6 +70,9 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 		}
 		last = holder
 		c.Alive()
+		if !away {
+			w.show(ctx)
+		}
 		if err := s.awaitChange(ctx, c, revision); err != nil {
 			return fmt.Errorf("%s acts: %w", holder, err)
 		}
@@ -153,8 +161,8 @@ func (s *Store) Acting(ctx context.Context) (holder string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("who acts: %w", translate(err))
 	}
-	for _, kv := range have.Kvs {
-		_, holder = parseHolder(kv.Value)
+	if len(have.Kvs) > 0 {
+		holder = holderOf(have.Kvs)
 	}
 	return holder, nil
 }
@@ -226,4 +234,13 @@ func holderText(c Claim) string { return c.Place + "\n" + c.Holder }
 func parseHolder(value []byte) (place, who string) {
 	place, who, _ = strings.Cut(string(value), "\n")
 	return place, who
+}
+
+// holderOf names who acts by the key, if there is one.
+func holderOf(kvs []*mvccpb.KeyValue) string {
+	if len(kvs) == 0 {
+		return "nobody"
+	}
+	_, holder := parseHolder(kvs[0].Value)
+	return holder
 }

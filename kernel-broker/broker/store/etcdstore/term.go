@@ -10,7 +10,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
@@ -140,8 +140,8 @@ func (s *Store) renew(t *term, patience time.Duration) {
 			t.renewed(asked)
 			again.Reset(time.Until(asked.Add(t.ttl / renewals)))
 			continue
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			t.end(fmt.Errorf("%w: the lease is over", store.ErrOvertaken))
+		case errors.Is(err, store.ErrOvertaken):
+			t.end(err)
 		case t.late() > patience:
 			t.end(fmt.Errorf("%w: the lease could not be renewed: %w", store.ErrUnavailable, err))
 		}
@@ -149,25 +149,35 @@ func (s *Store) renew(t *term, patience time.Duration) {
 	}
 }
 
-// renewOnce sends one request. The client's own KeepAliveOnce tries again without a rest where nothing listens.
+// renewOnce asks once, and first whether the key is the term's still: an administrator may have removed it. That is also how
+// the client gets a new token.
 func (s *Store) renewOnce(t *term) error {
 	ctx, cancel := context.WithTimeout(s.ctx, t.ttl/renewals)
+	defer cancel()
+	have, err := s.client.Get(ctx, s.prefix+store.ActingKey)
+	if err != nil {
+		return err
+	}
+	if len(have.Kvs) == 0 || have.Kvs[0].CreateRevision != t.created {
+		return fmt.Errorf("%w: %s acts now", store.ErrOvertaken, holderOf(have.Kvs))
+	}
+	return s.keepAlive(ctx, t.lease)
+}
+
+// keepAlive renews a lease once. The client's own KeepAliveOnce tries again without a rest where nothing listens.
+func (s *Store) keepAlive(ctx context.Context, lease clientv3.LeaseID) error {
+	ctx, cancel := s.request(ctx)
 	defer cancel()
 	stream, err := clientv3.RetryLeaseClient(s.client.Client).LeaseKeepAlive(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(t.lease)}); err != nil {
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(lease)}); err != nil {
 		return err
 	}
 	answer, err := stream.Recv()
-	switch {
-	case err != nil && ctx.Err() == nil:
-		// The client asks for a new token by a plain request only.
-		_, rerr := s.client.Get(ctx, s.prefix+store.ActingKey, clientv3.WithKeysOnly())
-		return errors.Join(err, rerr)
-	case err == nil && answer.TTL <= 0:
-		return rpctypes.ErrLeaseNotFound
+	if err == nil && answer.TTL <= 0 {
+		err = fmt.Errorf("%w: the lease is over", store.ErrOvertaken)
 	}
 	return err
 }
@@ -220,16 +230,15 @@ func (s *Store) fence() (clientv3.Cmp, bool) {
 // overtaken reports whether a commit was refused because another broker acts or may act. The transaction's else branch
 // reads the key last.
 func (s *Store) overtaken(resp *clientv3.TxnResponse) error {
-	t, holder := s.term.Load(), "nobody"
+	t := s.term.Load()
+	var have []*mvccpb.KeyValue
 	if last := len(resp.Responses) - 1; last >= 0 {
-		for _, kv := range resp.Responses[last].GetResponseRange().GetKvs() {
-			if kv.CreateRevision == t.created {
-				return nil
-			}
-			_, holder = parseHolder(kv.Value)
-		}
+		have = resp.Responses[last].GetResponseRange().GetKvs()
 	}
-	err := fmt.Errorf("commit: %w: %s acts now", store.ErrOvertaken, holder)
+	if len(have) > 0 && have[0].CreateRevision == t.created {
+		return nil
+	}
+	err := fmt.Errorf("commit: %w: %s acts now", store.ErrOvertaken, holderOf(have))
 	t.end(err)
 	return err
 }
