@@ -39,6 +39,7 @@ type lineCount struct {
 
 	mu   sync.Mutex
 	left map[string]leftOut // by message
+	due  bool               // a summary
 }
 
 type leftOut struct {
@@ -77,7 +78,8 @@ func (c *lineCount) take(message string, level slog.Level) (left int, write bool
 		delete(c.left, message)
 		return before.lines, true
 	}
-	if len(c.left) == 0 {
+	if !c.due {
+		c.due = true
 		time.AfterFunc(summaryAfter, c.summarise)
 	}
 	c.left[message] = leftOut{before.lines + 1, max(before.level, level)}
@@ -88,7 +90,7 @@ func (c *lineCount) take(message string, level slog.Level) (left int, write bool
 func (c *lineCount) summarise() {
 	c.mu.Lock()
 	left := c.left
-	c.left = map[string]leftOut{}
+	c.left, c.due = map[string]leftOut{}, false
 	c.mu.Unlock()
 	messages := slices.SortedFunc(maps.Keys(left), func(a, b string) int {
 		return cmp.Or(cmp.Compare(left[b].lines, left[a].lines), strings.Compare(a, b))

@@ -90,6 +90,22 @@ func TestLinesLeftOutAreSummarised(t *testing.T) {
 	})
 }
 
+// A flood that goes on has a summary in ten seconds and no more, though many of its lines
+// tell what was left out before them.
+func TestSummariesAreRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, text := linesLog()
+		for range 1000 {
+			log.Info("agent connected")
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if n := strings.Count(text.String(), "lines like this left out"); n < 1 || n > 10 {
+			t.Errorf("%d summaries in 100 s", n)
+		}
+	})
+}
+
 // Many messages together are bounded, too.
 func TestLinesOfManyMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
