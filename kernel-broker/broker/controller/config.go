@@ -9,13 +9,16 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
 // Options of a controller.
 type Options struct {
-	Store   store.Store
+	Store store.Store
+	// History gets an event for each change of a record; nil: none are kept.
+	History *history.Journal
 	Catalog *catalog.Catalog
 	Slurm   Slurm
 	// Clock that the looks of Slurm are dated by, too; nil: a new one.

@@ -92,7 +92,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		o: o, log: o.Log, clock: o.Clock, begin: o.Clock.Now(), pace: newPace(), polls: newPolls(o.Slurm.View),
-		records: records{store: o.Store, jobIndex: index{most: o.KeepJobBytes}}, kernels: newKernels(nil, nil),
+		records: records{store: o.Store, history: o.History, now: o.Clock.Now, jobIndex: index{most: o.KeepJobBytes}}, kernels: newKernels(nil, nil),
 		marks:       newMarks(),
 		comments:    semaphore.NewWeighted(commentsAtOnce),
 		kick:        make(chan struct{}, 1),

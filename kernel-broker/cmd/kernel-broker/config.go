@@ -16,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
@@ -59,6 +60,11 @@ type config struct {
 		Dir          string `yaml:"dir"`
 		MaxFileBytes uint64 `yaml:"max_file_bytes"`
 	} `yaml:"audit"`
+
+	Events struct {
+		Keep     time.Duration `yaml:"keep"`
+		MaxBytes int64         `yaml:"max_bytes"`
+	} `yaml:"events"`
 
 	Administrators   []string `yaml:"administrators"`
 	PrivilegedAgents bool     `yaml:"privileged_agents"`
@@ -110,6 +116,7 @@ func defaults() config {
 	c.Munge.Socket = munge.DefaultSocket
 	c.Policy = defaultPolicy
 	c.Audit.MaxFileBytes = audit.DefaultMaxBytes
+	c.Events.Keep, c.Events.MaxBytes = history.DefaultKeep, history.DefaultBytes
 	c.MaxArtifactBytes = 1 << 30
 	c.Artifacts.MaxBytes = 64 << 30
 	c.Artifacts.MaxUploads = 8
@@ -194,6 +201,12 @@ func (c config) validate() error {
 	}
 	if n := c.Audit.MaxFileBytes; n < 1<<20 || n > 1<<40 {
 		return fmt.Errorf("audit.max_file_bytes: %d is not within 1 MiB to 1 TiB", n)
+	}
+	if c.Events.Keep < time.Hour {
+		return fmt.Errorf("events.keep: %v is less than an hour", c.Events.Keep)
+	}
+	if n := c.Events.MaxBytes; n < 1<<20 || n > c.Etcd.QuotaBytes/4 {
+		return fmt.Errorf("events.max_bytes: %d is not within 1 MiB to a quarter of etcd.quota_bytes (%d)", n, c.Etcd.QuotaBytes)
 	}
 	if c.MaxArtifactBytes == 0 {
 		return errors.New("max_artifact_bytes must be at least 1")
