@@ -41,7 +41,7 @@ func (s *simTold) read(e kb.ClusterEvent) {
 		}
 	case kb.NodeBootRequested:
 		s.boots[e.Node] = e.Kernel
-	case kb.NodeBootDropped:
+	case kb.NodeBootDropped, kb.NodeBootFailed:
 		delete(s.boots, e.Node)
 	case kb.NodeFailed:
 		s.failed[e.Node] = true

@@ -33,7 +33,7 @@ func Job(was, is *kb.Allocation, now time.Time) []kb.ClusterEvent {
 		was = &kb.Allocation{Phase: kb.PhaseAccepted}
 	}
 	if is.Phase != was.Phase {
-		add(kb.ClusterEvent{At: is.Since, Event: string(is.Phase), From: string(was.Phase), To: string(is.Phase), Why: is.Reason, Took: phaseTook(is)})
+		add(kb.ClusterEvent{At: is.Since, Event: string(is.Phase), From: string(was.Phase), To: string(is.Phase), Why: is.Reason, Took: phaseTook(was, is)})
 	}
 	for _, step := range []struct {
 		due   bool
@@ -59,13 +59,13 @@ func Job(was, is *kb.Allocation, now time.Time) []kb.ClusterEvent {
 	return events
 }
 
-// phaseTook is how long it took from the request to the kernel, and from the job's end to the last node's return.
-func phaseTook(a *kb.Allocation) time.Duration {
-	switch a.Phase {
-	case kb.PhaseReady, kb.PhaseFailed:
-		return between(a.Created, a.Since)
-	case kb.PhaseDone:
-		return between(a.Ended, a.Since)
+// phaseTook is how long it took from the request to the kernel, or until the job had none, and from the job's end to the last node's return.
+func phaseTook(was, is *kb.Allocation) time.Duration {
+	switch {
+	case is.Phase == kb.PhaseReady, is.Phase == kb.PhaseFailed, is.Phase == kb.PhaseReturning && was.Phase != kb.PhaseReady:
+		return between(is.Created, is.Since)
+	case is.Phase == kb.PhaseDone:
+		return between(is.Ended, is.Since)
 	}
 	return 0
 }

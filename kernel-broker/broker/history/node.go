@@ -24,8 +24,9 @@ func Node(was, is *kb.Node, job func(kb.JobID) *kb.Allocation, now time.Time) []
 		was = &kb.Node{}
 	}
 	c := nodeChange{was: was, is: is, now: now}
-	c.boots()
+	c.arrival()
 	c.faults()
+	c.boot()
 	c.slurm()
 	c.machine()
 	for i := range c.events {
@@ -62,26 +63,38 @@ type nodeChange struct {
 
 func (c *nodeChange) add(e kb.ClusterEvent) { c.events = append(c.events, e) }
 
-// boots tells how far a boot is.
-func (c *nodeChange) boots() {
+// rebooted reports whether a new boot was seen, and proven whether what runs was.
+func (c *nodeChange) rebooted() bool {
+	return c.was.Boot.BootID != "" && c.is.Boot.BootID != c.was.Boot.BootID
+}
+
+func (c *nodeChange) proven() bool {
+	return c.is.Running.Ref.Profile != "" && c.is.Running != c.was.Running
+}
+
+// arrival tells of a boot that was seen.
+func (c *nodeChange) arrival() {
 	was, is := c.was, c.is
 	if was.Boot.BootID == "" && is.Boot.BootID != "" {
 		c.add(kb.ClusterEvent{Event: kb.NodeSeen, To: is.Boot.Release})
 	}
-	rebooted := was.Boot.BootID != "" && is.Boot.BootID != was.Boot.BootID
-	proven := is.Running.Ref.Profile != "" && is.Running != was.Running
 	switch {
-	case proven:
+	case c.proven():
 		c.add(kb.ClusterEvent{Event: kb.NodeProven, Kernel: is.Running.Ref, From: was.Boot.Release, To: is.Boot.Release, Took: c.bootTook()})
-	case rebooted:
+	case c.rebooted():
 		c.add(kb.ClusterEvent{Event: kb.NodeBooted, From: was.Boot.Release, To: is.Boot.Release, Why: "what runs is not proven"})
 	case was.Running.Ref.Profile != "" && is.Running.Ref.Profile == "":
 		c.add(kb.ClusterEvent{Event: kb.NodeUnproven, Kernel: was.Running.Ref})
 	}
-	p, before := is.Pending, was.Pending
+}
+
+// boot tells how far a boot is that was requested.
+func (c *nodeChange) boot() {
+	is := c.is
+	p, before := is.Pending, c.was.Pending
 	switch {
 	case p == nil:
-		if before != nil && !rebooted && !proven && is.Failure == nil {
+		if before != nil && !c.rebooted() && !c.proven() && is.Failure == nil && is.Attempts <= c.was.Attempts {
 			c.add(kb.ClusterEvent{Event: kb.NodeBootDropped, Kernel: before.Kernel.Ref(), From: string(before.Progress)})
 		}
 		return
@@ -140,10 +153,16 @@ func (c *nodeChange) faults() {
 	known := func(f kb.Fault) bool {
 		return slices.ContainsFunc(was.Faults, func(old kb.Fault) bool { return old.Token == f.Token })
 	}
+	counted := false
 	for _, f := range is.Faults {
 		if !known(f) {
+			counted = true
 			c.add(kb.ClusterEvent{Event: kb.NodeBootFailed, Kernel: f.Ref, From: stage, Why: f.Cause})
 		}
+	}
+	// A load on the way back is tried again, and counts against no kernel.
+	if is.Attempts > was.Attempts && was.Pending != nil && !counted {
+		c.add(kb.ClusterEvent{Event: kb.NodeBootFailed, Kernel: was.Pending.Kernel.Ref(), From: stage, To: string(kb.FailureNode), Why: fmt.Sprintf("try %d", is.Attempts)})
 	}
 	switch {
 	case is.Failure != nil && (was.Failure == nil || *was.Failure != *is.Failure):

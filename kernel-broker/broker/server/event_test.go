@@ -47,7 +47,7 @@ func eventsOf(t *testing.T, shows func(uint32) bool) (*fixture, *history.Journal
 
 func lines(events []*api.Event) (list []string) {
 	for _, e := range events {
-		list = append(list, strings.Join(strings.Fields(fmt.Sprint(e.GetNumber(), e.GetEvent(), e.GetNode(), e.GetJobId(), e.GetUser(), e.GetProfile())), " "))
+		list = append(list, strings.Join(strings.Fields(fmt.Sprintln(e.GetNumber(), e.GetEvent(), e.GetNode(), e.GetJobId(), e.GetUser(), e.GetProfile())), " "))
 	}
 	return list
 }
