@@ -62,6 +62,8 @@ type Options struct {
 	CheckArtifact func(ctx context.Context, digest string) error
 	// MayAct says why this broker may neither decide nor tell agents anything now; nil: it always may.
 	MayAct func() error
+	// Passed and Polled are told how long a pass and a look at slurmctld took; nil: nobody counts.
+	Passed, Polled func(took time.Duration, err error)
 	// Alive is called before each pass, and shows that passes go on; nil: nobody asks.
 	Alive func()
 	Log   *slog.Logger

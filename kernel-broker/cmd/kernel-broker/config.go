@@ -36,6 +36,8 @@ type config struct {
 	LogLevel string `yaml:"log_level"`
 	// PprofSocket is where the broker shows what it does itself; empty: nowhere.
 	PprofSocket string `yaml:"pprof_socket"`
+	// LogFormat is text or json.
+	LogFormat string `yaml:"log_format"`
 
 	TLS tlsConfig `yaml:"tls"`
 
@@ -65,6 +67,11 @@ type config struct {
 		Keep     time.Duration `yaml:"keep"`
 		MaxBytes int64         `yaml:"max_bytes"`
 	} `yaml:"events"`
+
+	// Metrics are figures for Prometheus; an empty address serves none.
+	Metrics struct {
+		Listen string `yaml:"listen"`
+	} `yaml:"metrics"`
 
 	Administrators   []string `yaml:"administrators"`
 	PrivilegedAgents bool     `yaml:"privileged_agents"`
@@ -105,7 +112,7 @@ func defaults() config {
 	c.Socket = "/run/kernel-broker/broker.sock"
 	c.Listen = ":7440"
 	c.Snapshot = "/var/lib/kernel-broker/catalog.snapshot"
-	c.LogLevel = "info"
+	c.LogLevel, c.LogFormat = "info", logText
 	c.TLS.Mode, c.TLS.Lifetime = tlsOwn, 30*24*time.Hour
 	c.Etcd.Prefix, c.Etcd.QuotaBytes = etcdstore.DefaultPrefix, etcdserver.DefaultQuota
 	c.Slurm.BinDir = "/usr/bin"
@@ -181,6 +188,12 @@ func (c config) validate() error {
 	}
 	if c.PprofSocket != "" && !filepath.IsAbs(c.PprofSocket) || c.PprofSocket == c.Socket {
 		return fmt.Errorf("pprof_socket: %q is no absolute path of its own", c.PprofSocket)
+	}
+	if c.LogFormat != logText && c.LogFormat != logJSON {
+		return fmt.Errorf("log_format: %q is neither %s nor %s", c.LogFormat, logText, logJSON)
+	}
+	if err := c.validateMetrics(); err != nil {
+		return err
 	}
 	if len(c.ResetCommand) > 0 {
 		if _, err := power.New(c.ResetCommand); err != nil {
