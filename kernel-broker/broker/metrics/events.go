@@ -70,6 +70,21 @@ func newEvents(r prometheus.Registerer) *events {
 	}
 }
 
+// expect has a profile's counters at zero: the rate of one that begins at one misses its first.
+func (m *events) expect(profile string) {
+	for _, result := range []string{string(kb.PhaseReady), string(kb.PhaseFailed)} {
+		m.switches.WithLabelValues(profile, result)
+	}
+	for _, result := range []string{"proven", "failed"} {
+		m.boots.WithLabelValues(profile, result)
+	}
+	for _, fault := range []kb.FailureKind{kb.FailureNode, kb.FailureKernel} {
+		m.loads.WithLabelValues(profile, string(fault))
+	}
+	m.quarantines.WithLabelValues(profile)
+	m.away.WithLabelValues(profile)
+}
+
 // observe counts what happened.
 func (m *events) observe(list []kb.ClusterEvent) {
 	m.mu.Lock()

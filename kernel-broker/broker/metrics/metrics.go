@@ -67,7 +67,7 @@ func resultOf(err error) string {
 }
 
 // Watch has the state asked at each scrape. Call it once.
-func (m *Metrics) Watch(s State) { m.registry.MustRegister(&state{State: s}) }
+func (m *Metrics) Watch(s State) { m.registry.MustRegister(&state{State: s, events: m.events}) }
 
 // Handler answers scrapes. Two at a time: each asks the store.
 func (m *Metrics) Handler(log *slog.Logger) http.Handler {

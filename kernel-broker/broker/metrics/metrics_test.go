@@ -46,7 +46,7 @@ func wants(t *testing.T, text string, lines ...string) {
 	}
 	if t.Failed() {
 		for line := range strings.Lines(text) {
-			if strings.HasPrefix(line, "kernelbroker_") {
+			if strings.HasPrefix(line, "kernelbroker_") && !strings.Contains(line, "_bucket") {
 				t.Log(strings.TrimSpace(line))
 			}
 		}
@@ -80,6 +80,7 @@ func night() []kb.ClusterEvent {
 		node(60, "n1", kb.NodeBootRequested, stock, nil), node(61, "n1", kb.NodeBootFailed, stock, from("loading", "node")),
 		node(62, "n3", kb.NodeProven, stock, nil), // it came by itself
 		node(63, "n3", kb.NodeOutOfService, kb.Ref{}, func(e *kb.ClusterEvent) { e.Who = "mallory" }),
+		node(64, "n3", kb.NodeReset, stock, nil),
 		{At: noon, Subject: kb.SubjectKernel, Event: kb.ChangeQuarantined, Kernel: mitgcm},
 	}
 }
@@ -103,7 +104,7 @@ func TestEventsAreCounted(t *testing.T) {
 		`kernelbroker_node_load_failures_total{fault="node",profile="stock"} 1`,
 		`kernelbroker_node_switching_seconds_total{profile="mitgcm"} 21`,
 		`kernelbroker_node_switching_seconds_total{profile="stock"} 1`,
-		`kernelbroker_kernel_quarantines_total{profile="mitgcm"} 1`,
+		`kernelbroker_kernel_quarantines_total{profile="mitgcm"} 1`, `kernelbroker_node_resets_total{profile="stock"} 1`,
 		`kernelbroker_node_out_of_service_total{author="administrator"} 1`,
 		`kernelbroker_events_total{event="boot-failed",subject="node"} 2`,
 	)
@@ -125,7 +126,7 @@ func someState(nodes int) metrics.State {
 		t.Nodes = append(t.Nodes, n)
 	}
 	return metrics.State{
-		Tally: func() kb.Tally { return t },
+		Tally: func() kb.Tally { return t }, QuotaBytes: 1000,
 		Profiles: func(context.Context) ([]kb.Profile, error) {
 			return []kb.Profile{{Name: "mitgcm", Versions: []kb.ProfileVersion{
 				{Kernel: kb.Kernel{Profile: "mitgcm", Version: 1}, Retired: &kb.Retirement{}}, {Kernel: kb.Kernel{Profile: "mitgcm", Version: 2}, Quarantine: &kb.Quarantine{}}}}}, nil
@@ -141,6 +142,7 @@ func TestStateIsAskedAtAScrape(t *testing.T) {
 	m.Watch(someState(4))
 	m.Passed(20*time.Millisecond, nil)
 	m.Polled(time.Second, errors.New("away"))
+	scrape(t, m) // the counters of a profile are there from the second on
 	wants(t, scrape(t, m),
 		`kernelbroker_nodes{profile="stock",state="steady"} 3`, `kernelbroker_nodes{profile="mitgcm",state="failed"} 1`,
 		`kernelbroker_node_info{kernel="mitgcm@2",node="n3",release="6.1"} 1`, `kernelbroker_node_not_steady{node="n3",state="failed"} 1`,
@@ -148,6 +150,7 @@ func TestStateIsAskedAtAScrape(t *testing.T) {
 		`kernelbroker_jobs{phase="ready"} 2`, `kernelbroker_jobs{phase="switching"} 0`, `kernelbroker_jobs_waiting_for_turn 3`, `kernelbroker_longest_wait_for_turn_seconds 60`,
 		`kernelbroker_hardware_boots_total{board="B",result="success",way="switch"} 4`, `kernelbroker_hardware_boots_total{board="B",result="failure",way="switch"} 2`,
 		`kernelbroker_kernels{profile="mitgcm",state="quarantined"} 1`, `kernelbroker_kernels{profile="mitgcm",state="available"} 0`, `kernelbroker_kernel_quarantined{kernel="mitgcm@2",profile="mitgcm"} 1`,
+		`kernelbroker_store_quota_bytes 1000`, `kernelbroker_node_load_failures_total{fault="node",profile="mitgcm"} 0`, `kernelbroker_switch_duration_seconds_count{profile="mitgcm",result="failed"} 0`,
 		`kernelbroker_scrape_success{part="store"} 0`, `kernelbroker_scrape_success{part="catalog"} 1`,
 		`kernelbroker_events_kept 20`, `kernelbroker_events_size_bytes 4096`, `kernelbroker_certificate_expiry_timestamp_seconds{certificate="broker"} 1.7958672e+09`,
 		`kernelbroker_pass_duration_seconds_count{result="success"} 1`, `kernelbroker_slurm_poll_duration_seconds_count{result="failure"} 1`,

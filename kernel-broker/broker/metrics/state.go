@@ -18,6 +18,8 @@ type State struct {
 	Profiles func(ctx context.Context) ([]kb.Profile, error)
 	// StoreBytes is the size of the store's database, and how much of it is in use.
 	StoreBytes func(ctx context.Context) (size, used int64, err error)
+	// QuotaBytes is the database's largest size; 0 if the broker does not decide that.
+	QuotaBytes int64
 	// Events are the numbers of the oldest and the next event, and their bytes in the store.
 	Events func() (oldest, next uint64, bytes int64)
 	// Certificates are when certificates end, by whose they are: broker, authority, and of all nodes' the first.
@@ -30,6 +32,7 @@ const scrapeLimit = 5 * time.Second
 // state describes itself and is asked at each scrape.
 type state struct {
 	State
+	events *events
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -52,6 +55,7 @@ var (
 	quarantineDesc = desc("kernel_quarantined", "1 for each kernel that is quarantined.", "profile", "kernel")
 	storeDesc      = desc("store_size_bytes", "Size of the store's database.")
 	usedDesc       = desc("store_used_bytes", "How much of the store's database is in use.")
+	quotaDesc      = desc("store_quota_bytes", "The largest size of the store's database, where it is the broker's own.")
 	eventsDesc     = desc("events_kept", "Events in the store.")
 	eventBytesDesc = desc("events_size_bytes", "What these events take of the store.")
 	certDesc       = desc("certificate_expiry_timestamp_seconds", "When a certificate ends: the broker's, the authority's, and of the nodes' the one that ends first.", "certificate")
@@ -59,7 +63,7 @@ var (
 )
 
 var all = []*prometheus.Desc{nodesDesc, nodeInfoDesc, nodeStateDesc, nodeArmedDesc, connectedDesc, awayDesc, jobsDesc, turnsDesc, longestDesc, pollDesc, triesDesc,
-	versionsDesc, quarantineDesc, storeDesc, usedDesc, eventsDesc, eventBytesDesc, certDesc, askedDesc}
+	versionsDesc, quarantineDesc, storeDesc, usedDesc, quotaDesc, eventsDesc, eventBytesDesc, certDesc, askedDesc}
 
 // Describe implements prometheus.Collector.
 func (s *state) Describe(out chan<- *prometheus.Desc) {
@@ -88,6 +92,9 @@ func (s *state) Collect(out chan<- prometheus.Metric) {
 		g.set(eventsDesc, float64(next-oldest))
 		g.set(eventBytesDesc, float64(bytes))
 	}
+	if s.QuotaBytes > 0 {
+		g.set(quotaDesc, float64(s.QuotaBytes))
+	}
 	s.ask(ctx, g)
 }
 
@@ -103,6 +110,9 @@ func (s *state) ask(ctx context.Context, g gauges) {
 	if s.Profiles != nil {
 		profiles, err := s.Profiles(ctx)
 		part("catalog", err)
+		for _, p := range profiles {
+			s.events.expect(p.Name)
+		}
 		kernels(g, profiles)
 	}
 	if s.StoreBytes != nil {

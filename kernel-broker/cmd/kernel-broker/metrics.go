@@ -40,10 +40,15 @@ func (c config) validateMetrics() error {
 }
 
 // watch has the figures of the state asked at each scrape.
-func watch(m *metrics.Metrics, ctl *controller.Controller, profiles *catalog.Catalog, kept *etcdstore.Store, events *history.Journal, secured *server.TLS) {
+func watch(m *metrics.Metrics, c config, ctl *controller.Controller, profiles *catalog.Catalog, kept *etcdstore.Store, events *history.Journal, secured *server.TLS) {
 	var known cache.Cache[struct{}, []kb.Profile]
+	quota := c.Etcd.QuotaBytes
+	if len(c.Etcd.Endpoints) > 0 {
+		quota = 0 // a site's etcd has its own
+	}
 	m.Watch(metrics.State{
-		Tally: ctl.Tally, StoreBytes: kept.Size, Events: events.Stats, Certificates: certificatesOf(secured),
+		QuotaBytes: quota,
+		Tally:      ctl.Tally, StoreBytes: kept.Size, Events: events.Stats, Certificates: certificatesOf(secured),
 		Profiles: func(ctx context.Context) ([]kb.Profile, error) {
 			return known.Get(ctx, struct{}{}, func(ctx context.Context) ([]kb.Profile, time.Duration, error) {
 				list, err := profiles.List(ctx)

@@ -132,7 +132,7 @@ func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store,
 	if err != nil {
 		return err
 	}
-	watch(figures, ctl, profiles, kept, events, secured)
+	watch(figures, c, ctl, profiles, kept, events, secured)
 	return serve(ctx, c, log, ctl, events, figures, server, auth, service)
 }
 
