@@ -372,6 +372,7 @@ install-broker:
 	$(call sample,kernel-broker/cmd/kernel-broker/broker.sample.yaml,broker.yaml)
 	$(call sample,kernel-broker/auth/authz/policy.sample.yaml,policy.yaml)
 	install -D -m 0644 docs/ops/slurm.conf.sample $(DESTDIR)$(sysconfdir)/kernel-broker/slurm.conf.sample
+	install -D -m 0644 -t $(DESTDIR)$(datadir)/monitoring docs/ops/monitoring/alerts.yaml docs/ops/monitoring/dashboard.json
 	install -D -m 0644 -t $(DESTDIR)$(unitdir) packaging/systemd/kernel-broker.service
 	install -D -m 0644 packaging/systemd/sysusers.conf $(DESTDIR)$(prefix)/lib/sysusers.d/kernel-broker.conf
 	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 packaging/man/kernel-broker.8 packaging/man/kernel-broker-hook.8

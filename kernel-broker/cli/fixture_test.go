@@ -29,6 +29,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
@@ -174,6 +175,7 @@ type fixture struct {
 	jobs       *jobs
 	runs       runs
 	hardware   hardware
+	events     *history.Journal
 	components []server.Component
 	try        bootTest // for registrations
 }
@@ -183,6 +185,10 @@ func newFixture(t *testing.T, change ...func(*server.Options)) *fixture {
 	f := &fixture{t: t, socket: filepath.Join(t.TempDir(), "b.sock"), files: newFiles(t), nodes: &nodes{}, jobs: &jobs{}}
 	store := memstore.New()
 	quiet := slog.New(slog.DiscardHandler)
+	var err error
+	if f.events, err = history.Open(t.Context(), history.Options{Store: store, Log: quiet}); err != nil {
+		t.Fatal(err)
+	}
 	f.catalog = catalog.New(catalog.Options{Store: store, HasArtifact: f.files.Has, Log: quiet, Now: func() time.Time { return noon }})
 	f.components = []server.Component{{Name: "store", Healthy: true, Detail: "revision 7"}, {Name: "slurm", Healthy: true, Detail: "22.05.8"}}
 	options := server.Options{Catalog: f.catalog, Artifacts: f.files, Version: "1.2.3", Log: quiet,
@@ -195,6 +201,7 @@ func newFixture(t *testing.T, change ...func(*server.Options)) *fixture {
 	api.RegisterAllocationServiceServer(served, f.jobs)
 	api.RegisterHardwareServiceServer(served, server.NewHardwareService(&f.hardware))
 	api.RegisterRunServiceServer(served, &f.runs)
+	api.RegisterEventServiceServer(served, server.NewEventService(f.events))
 	listener, err := net.Listen("unix", f.socket)
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,12 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		return err
 	}
 	n := response.GetNode()
+	var day []*api.Event
+	if a.output == outputTable {
+		if day, err = a.lastDay(ctx, args[0]); err != nil {
+			return err
+		}
+	}
 	return a.show(n, func(p *page) {
 		p.row("Node:", n.GetName())
 		p.row("Phase:", nodePhase(n))
@@ -78,6 +84,13 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		p.row("Root:", i.GetRootDevice()+" "+i.GetRootFilesystem())
 		p.line("Drivers in use:")
 		p.paragraph(2, "%s", strings.Join(i.GetDrivers(), " "))
+		if len(day) > 0 {
+			p.line("Last day (kernelctl events --node %s has more):", n.GetName())
+			p.head("TIME", "EVENT")
+		}
+		for _, e := range day {
+			p.row(clock(e.GetAt().AsTime()), sentence(e))
+		}
 	})
 }
 

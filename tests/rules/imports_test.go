@@ -42,14 +42,19 @@ var crossing = map[string]map[string]string{
 		"broker/store": "a token is used once, whatever dies in between",
 	},
 	"broker/catalog": {
-		"broker/store": "the catalog is durable state",
+		"broker/history": "a change of a profile and its events are one commit",
+		"broker/store":   "the catalog is durable state",
 	},
 	"broker/controller": {
 		"broker/catalog": "the controller resolves what a job asks for",
 		"broker/explain": "the controller has the facts of what a job waits for",
+		"broker/history": "a change of a record and its events are one commit",
 		"broker/plan":    "the controller does what the plan decides",
 		"broker/store":   "every step is recorded before it is acted on",
 		"profiling":      "the controller knows which collectors exist",
+	},
+	"broker/history": {
+		"broker/store": "events are durable state",
 	},
 	"broker/plan": {
 		"broker/observe": "the plan reads Slurm's side of a node as a model",
@@ -63,6 +68,7 @@ var crossing = map[string]map[string]string{
 		"auth/pki":          "each handshake asks whether a node's certificate is still good",
 		"broker/controller": "the server hands every call to the controller",
 		"broker/explain":    "an answer becomes a message",
+		"broker/history":    "the server selects events",
 	},
 	"cli": {
 		"agent":          "kernelctl doctor reads a node's configuration, and asks its agent",

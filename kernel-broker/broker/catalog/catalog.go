@@ -23,6 +23,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/similar"
 )
@@ -31,6 +32,8 @@ import (
 type Options struct {
 	// Store holds the state; required. The catalog never closes it.
 	Store store.Store
+	// History gets an event for each change of a profile; nil: none are kept.
+	History *history.Journal
 	// HasArtifact reports whether a digest is stored with that size. If nil, Apply does not check.
 	HasArtifact func(digest string, size uint64) (bool, error)
 	// CheckEnvelope verifies a version's signature, if any, before it is stored. If nil, any signature is stored.

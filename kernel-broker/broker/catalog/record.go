@@ -10,9 +10,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictjson"
 )
@@ -223,6 +225,8 @@ func (c *Catalog) updateOnce(ctx context.Context, name string, change func(*reco
 	if err != nil {
 		return nil, err
 	}
+	before := r.Profile
+	before.Versions, before.History = slices.Clone(before.Versions), slices.Clone(before.History)
 	if err := change(r); err != nil {
 		return r, err
 	}
@@ -230,7 +234,7 @@ func (c *Catalog) updateOnce(ctx context.Context, name string, change func(*reco
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.o.Store.Commit(ctx, store.Write{Key: key(name), Value: value, Expect: revision})
+	err = c.commit(ctx, before, r.Profile, store.Write{Key: key(name), Value: value, Expect: revision})
 	if errors.Is(err, store.ErrTooLarge) {
 		return nil, fmt.Errorf("profile %q: %w: %w", name, kb.ErrInvalid, err)
 	}
@@ -238,4 +242,14 @@ func (c *Catalog) updateOnce(ctx context.Context, name string, change func(*reco
 		return nil, fmt.Errorf("profile %q: %w", name, err)
 	}
 	return r, nil
+}
+
+// commit writes a record together with what happened to its profile.
+func (c *Catalog) commit(ctx context.Context, before, after kb.Profile, write store.Write) error {
+	if c.o.History == nil {
+		_, err := c.o.Store.Commit(ctx, write)
+		return err
+	}
+	_, err := c.o.History.Commit(ctx, history.Profile(before, after, c.o.Now()), write)
+	return err
 }

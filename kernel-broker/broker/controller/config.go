@@ -9,13 +9,16 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
 // Options of a controller.
 type Options struct {
-	Store   store.Store
+	Store store.Store
+	// History gets an event for each change of a record; nil: none are kept.
+	History *history.Journal
 	Catalog *catalog.Catalog
 	Slurm   Slurm
 	// Clock that the looks of Slurm are dated by, too; nil: a new one.
@@ -59,6 +62,8 @@ type Options struct {
 	CheckArtifact func(ctx context.Context, digest string) error
 	// MayAct says why this broker may neither decide nor tell agents anything now; nil: it always may.
 	MayAct func() error
+	// Passed and Polled are told how long a pass and a look at slurmctld took; nil: nobody counts.
+	Passed, Polled func(took time.Duration, err error)
 	// Alive is called before each pass, and shows that passes go on; nil: nobody asks.
 	Alive func()
 	Log   *slog.Logger

@@ -90,9 +90,16 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	if o.Clock == nil {
 		o.Clock = NewClock()
 	}
+	uncounted := func(time.Duration, error) {}
+	if o.Passed == nil {
+		o.Passed = uncounted
+	}
+	if o.Polled == nil {
+		o.Polled = uncounted
+	}
 	c := &Controller{
 		o: o, log: o.Log, clock: o.Clock, begin: o.Clock.Now(), pace: newPace(), polls: newPolls(o.Slurm.View),
-		records: records{store: o.Store, jobIndex: index{most: o.KeepJobBytes}}, kernels: newKernels(nil, nil),
+		records: records{store: o.Store, history: o.History, now: o.Clock.Now, jobIndex: index{most: o.KeepJobBytes}}, kernels: newKernels(nil, nil),
 		marks:       newMarks(),
 		comments:    semaphore.NewWeighted(commentsAtOnce),
 		kick:        make(chan struct{}, 1),
@@ -159,8 +166,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		if c.o.Alive != nil {
 			c.o.Alive()
 		}
-		wait := time.Second
-		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
+		wait, begun := time.Second, time.Now()
+		err := c.pass(ctx)
+		c.o.Passed(time.Since(begun), err)
+		if err != nil && ctx.Err() == nil {
 			c.log.Error("pass not committed", "error", err)
 			wait = 500 * time.Millisecond
 		}
@@ -227,6 +236,7 @@ func (c *Controller) poll(ctx context.Context) {
 			c.askBoot(ctx)
 		}
 		took := time.Since(begun)
+		c.o.Polled(took, err)
 		if err == nil {
 			took = cost.of(took)
 		}

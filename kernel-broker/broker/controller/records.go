@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -25,6 +27,8 @@ func jobKey(id kb.JobID) string { return fmt.Sprintf("%s%010d/%06d", jobPrefix, 
 // records are the broker's records as the store has them, with revisions.
 type records struct {
 	store     store.Store
+	history   *history.Journal // nil: no events are kept
+	now       func() time.Time
 	nodes     map[string]*kb.Node
 	allocs    map[kb.JobID]*kb.Allocation // those with something left to do
 	onNode    map[string][]kb.JobID       // of them, by node
@@ -129,7 +133,7 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 		return err
 	}
 	// Every record is consistent by itself, so they need not change all at once.
-	revisions, err := r.write(ctx, store.Split(append(writes, more...), r.store.Limits()))
+	revisions, err := r.write(ctx, store.Split(append(writes, more...), r.store.Limits()), r.told(ctx, hardware, nodes, allocs))
 	maps.Copy(r.revisions, revisions)
 	if err != nil {
 		return err
@@ -153,13 +157,13 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 	return nil
 }
 
-// write commits one part after another, and returns the revisions of what was written.
-func (r *records) write(ctx context.Context, parts [][]store.Write) (revisions map[string]int64, err error) {
+// write commits one part after another, each with the events of its records, and returns the revisions of what was written.
+func (r *records) write(ctx context.Context, parts [][]store.Write, events told) (revisions map[string]int64, err error) {
 	revisions = map[string]int64{}
 	commit := func() {
 		for _, part := range parts {
 			var revision int64
-			if revision, err = r.store.Commit(ctx, part...); err != nil {
+			if revision, err = r.commitPart(ctx, part, events); err != nil {
 				return
 			}
 			for _, w := range part {

@@ -27,6 +27,7 @@ type simBroker struct {
 	stored   map[string][]byte
 	counted  map[string]bool
 	failures map[kb.Ref]int
+	events   *simTold
 	// Volatile.
 	records  records
 	sessions map[string]*simSession
@@ -74,7 +75,7 @@ type simMessage struct {
 }
 
 func newSimBroker(w *simWorld) *simBroker {
-	b := &simBroker{w: w, stored: map[string][]byte{}, counted: map[string]bool{}, failures: map[kb.Ref]int{}, config: simPlanConfig(w.seed%2 == 0)}
+	b := &simBroker{w: w, stored: map[string][]byte{}, counted: map[string]bool{}, failures: map[kb.Ref]int{}, events: newSimTold(), config: simPlanConfig(w.seed%2 == 0)}
 	b.start()
 	return b
 }
@@ -172,6 +173,8 @@ func (b *simBroker) input() plan.Input {
 }
 
 func (b *simBroker) commit(nodes []*kb.Node, allocs []*kb.Allocation) {
+	b.tellEvents(nodes, allocs)
+	defer b.checkEvents(nodes, allocs)
 	for _, n := range nodes {
 		data, err := json.Marshal(n)
 		b.must(err)

@@ -125,6 +125,9 @@ var rules = map[string]rule{
 	api.NodeService_ListNodes_FullMethodName: {users, shortly, reads, unasked},
 	api.NodeService_GetNode_FullMethodName:   {users, shortly, reads, unasked},
 
+	api.EventService_ListEvents_FullMethodName:  {users, shortly, reads, unasked},
+	api.EventService_WatchEvents_FullMethodName: {users, lasting, reads, unasked},
+
 	api.HardwareService_ListHardware_FullMethodName:       {users, shortly, reads, unasked},
 	api.HardwareService_SetHardwareRule_FullMethodName:    {administrators, shortly, changes, authz.Administer},
 	api.HardwareService_RemoveHardwareRule_FullMethodName: {administrators, shortly, changes, authz.Administer},

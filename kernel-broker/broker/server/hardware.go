@@ -51,7 +51,7 @@ func (s *hardwareService) SetHardwareRule(ctx context.Context, r *api.SetHardwar
 
 // RemoveHardwareRule implements api.HardwareServiceServer.
 func (s *hardwareService) RemoveHardwareRule(ctx context.Context, r *api.RemoveHardwareRuleRequest) (*api.RemoveHardwareRuleResponse, error) {
-	if err := s.hardware.RemoveHardwareRule(ctx, r.GetName()); err != nil {
+	if err := s.hardware.RemoveHardwareRule(by(ctx, ""), r.GetName()); err != nil {
 		return nil, err
 	}
 	return &api.RemoveHardwareRuleResponse{}, nil

@@ -270,6 +270,13 @@ func validate(request any) error {
 		if limit := r.(interface{ GetLimit() uint32 }).GetLimit(); limit > maxListed {
 			return fmt.Errorf("limit %d, at most %d can be listed: %w", limit, maxListed, kb.ErrInvalid)
 		}
+	case *api.ListEventsRequest:
+		if r.GetLimit() > maxEvents {
+			return fmt.Errorf("limit %d, at most %d can be listed: %w", r.GetLimit(), maxEvents, kb.ErrInvalid)
+		}
+		return convert.EventFilterFromProto(r.GetFilter()).Validate()
+	case *api.WatchEventsRequest:
+		return convert.EventFilterFromProto(r.GetFilter()).Validate()
 	case *api.SetHardwareRuleRequest:
 		return convert.RuleFromProto(r.GetRule()).Validate()
 	case *api.RemoveHardwareRuleRequest:

@@ -38,6 +38,7 @@ var listings = map[string]bool{
 	api.AllocationService_ListJobs_FullMethodName:    true,
 	api.NodeService_ListNodes_FullMethodName:         true,
 	api.RunService_ListRuns_FullMethodName:           true,
+	api.EventService_ListEvents_FullMethodName:       true,
 	api.TrustService_ListCertificates_FullMethodName: true,
 }
 

@@ -25,6 +25,7 @@ func TestRulesCoverTheServer(t *testing.T) {
 	api.RegisterNodeServiceServer(server, api.UnimplementedNodeServiceServer{})
 	api.RegisterHardwareServiceServer(server, api.UnimplementedHardwareServiceServer{})
 	api.RegisterRunServiceServer(server, api.UnimplementedRunServiceServer{})
+	api.RegisterEventServiceServer(server, api.UnimplementedEventServiceServer{})
 	served := map[string]bool{}
 	for name, service := range server.GetServiceInfo() {
 		for _, method := range service.Methods {

@@ -92,6 +92,9 @@ type Options struct {
 	ShowsOthers func(ctx context.Context, uid uint32) bool
 	// MaxArtifactBytes defaults to DefaultMaxArtifactBytes.
 	MaxArtifactBytes uint64
+	// Unary and Stream are around every call, as what counts them is; nil: nothing is.
+	Unary  grpc.UnaryServerInterceptor
+	Stream grpc.StreamServerInterceptor
 	// Limits defaults to DefaultLimits.
 	Limits Limits
 	// Log defaults to slog.Default.
@@ -102,6 +105,16 @@ func (o Options) orDefaults() Options {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxArtifactBytes = cmp.Or(o.MaxArtifactBytes, DefaultMaxArtifactBytes)
 	o.Limits = cmp.Or(o.Limits, DefaultLimits())
+	if o.Unary == nil {
+		o.Unary = func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			return handle(ctx, request)
+		}
+	}
+	if o.Stream == nil {
+		o.Stream = func(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			return handle(service, stream)
+		}
+	}
 	return o
 }
 
@@ -134,8 +147,8 @@ func NewServer(o Options) *Server {
 	server := &Server{interceptor: g, network: network, Server: grpc.NewServer(
 		grpc.Creds(peerCredentials{insecure.NewCredentials(), network, g.quotas.memory, g.quotas.isExempt}),
 		grpc.StatsHandler(answers{}),
-		grpc.UnaryInterceptor(g.unary),
-		grpc.StreamInterceptor(g.stream),
+		grpc.ChainUnaryInterceptor(o.Unary, g.unary),
+		grpc.ChainStreamInterceptor(o.Stream, g.stream),
 		grpc.ConnectionTimeout(o.Limits.Handshake),
 		grpc.MaxRecvMsgSize(o.Limits.MessageBytes),
 		grpc.MaxSendMsgSize(maxSend),

@@ -16,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
@@ -35,6 +36,8 @@ type config struct {
 	LogLevel string `yaml:"log_level"`
 	// PprofSocket is where the broker shows what it does itself; empty: nowhere.
 	PprofSocket string `yaml:"pprof_socket"`
+	// LogFormat is text or json.
+	LogFormat string `yaml:"log_format"`
 
 	TLS tlsConfig `yaml:"tls"`
 
@@ -59,6 +62,16 @@ type config struct {
 		Dir          string `yaml:"dir"`
 		MaxFileBytes uint64 `yaml:"max_file_bytes"`
 	} `yaml:"audit"`
+
+	Events struct {
+		Keep     time.Duration `yaml:"keep"`
+		MaxBytes int64         `yaml:"max_bytes"`
+	} `yaml:"events"`
+
+	// Metrics are figures for Prometheus; an empty address serves none.
+	Metrics struct {
+		Listen string `yaml:"listen"`
+	} `yaml:"metrics"`
 
 	Administrators   []string `yaml:"administrators"`
 	PrivilegedAgents bool     `yaml:"privileged_agents"`
@@ -99,7 +112,7 @@ func defaults() config {
 	c.Socket = "/run/kernel-broker/broker.sock"
 	c.Listen = ":7440"
 	c.Snapshot = "/var/lib/kernel-broker/catalog.snapshot"
-	c.LogLevel = "info"
+	c.LogLevel, c.LogFormat = "info", logText
 	c.TLS.Mode, c.TLS.Lifetime = tlsOwn, 30*24*time.Hour
 	c.Etcd.Prefix, c.Etcd.QuotaBytes = etcdstore.DefaultPrefix, etcdserver.DefaultQuota
 	c.Slurm.BinDir = "/usr/bin"
@@ -110,6 +123,7 @@ func defaults() config {
 	c.Munge.Socket = munge.DefaultSocket
 	c.Policy = defaultPolicy
 	c.Audit.MaxFileBytes = audit.DefaultMaxBytes
+	c.Events.Keep, c.Events.MaxBytes = history.DefaultKeep, history.DefaultBytes
 	c.MaxArtifactBytes = 1 << 30
 	c.Artifacts.MaxBytes = 64 << 30
 	c.Artifacts.MaxUploads = 8
@@ -175,6 +189,12 @@ func (c config) validate() error {
 	if c.PprofSocket != "" && !filepath.IsAbs(c.PprofSocket) || c.PprofSocket == c.Socket {
 		return fmt.Errorf("pprof_socket: %q is no absolute path of its own", c.PprofSocket)
 	}
+	if c.LogFormat != logText && c.LogFormat != logJSON {
+		return fmt.Errorf("log_format: %q is neither %s nor %s", c.LogFormat, logText, logJSON)
+	}
+	if err := c.validateMetrics(); err != nil {
+		return err
+	}
 	if len(c.ResetCommand) > 0 {
 		if _, err := power.New(c.ResetCommand); err != nil {
 			return fmt.Errorf("reset_command: %w", err)
@@ -194,6 +214,12 @@ func (c config) validate() error {
 	}
 	if n := c.Audit.MaxFileBytes; n < 1<<20 || n > 1<<40 {
 		return fmt.Errorf("audit.max_file_bytes: %d is not within 1 MiB to 1 TiB", n)
+	}
+	if c.Events.Keep < time.Hour {
+		return fmt.Errorf("events.keep: %v is less than an hour", c.Events.Keep)
+	}
+	if n := c.Events.MaxBytes; n < 1<<20 || n > c.Etcd.QuotaBytes/4 {
+		return fmt.Errorf("events.max_bytes: %d is not within 1 MiB to a quarter of etcd.quota_bytes (%d)", n, c.Etcd.QuotaBytes)
 	}
 	if c.MaxArtifactBytes == 0 {
 		return errors.New("max_artifact_bytes must be at least 1")

@@ -50,8 +50,19 @@ var (
 	allLines = limit.Rate{PerSecond: 50, Burst: 2000}
 )
 
-func newLog(to io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(limit.NewLines(slog.NewTextHandler(to, &slog.HandlerOptions{Level: level}), eachLine, allLines))
+// Formats of the log.
+const (
+	logText = "text"
+	logJSON = "json"
+)
+
+func newLog(to io.Writer, format string, level slog.Level) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(to, options)
+	if format == logJSON {
+		handler = slog.NewJSONHandler(to, options)
+	}
+	return slog.New(limit.NewLines(handler, eachLine, allLines))
 }
 
 func command() *cobra.Command {
@@ -95,7 +106,7 @@ usage or a bad configuration.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "configuration %q is valid\n", path)
 				return nil
 			}
-			return run(cmd.Context(), c, newLog(os.Stderr, level))
+			return run(cmd.Context(), c, newLog(os.Stderr, c.LogFormat, level))
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

@@ -24,6 +24,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/metrics"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/slurm"
@@ -101,6 +103,10 @@ func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store,
 	}
 	clock := controller.NewClock()
 	slurmctld := slurm.New(slurm.Options{Now: clock.Now, BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit, Hold: kept.Hold})
+	events, err := openHistory(ctx, c, log, kept, clock)
+	if err != nil {
+		return err
+	}
 	auth, err := openAuthorization(ctx, c, log, kept, slurmctld, hangups, func() { profiles.Republish() })
 	if err != nil {
 		return err
@@ -110,21 +116,24 @@ func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store,
 			log.Error("audit log not closed", "error", err)
 		}
 	}()
-	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.Has, CheckEnvelope: checkSignature,
+	figures := metrics.New(version)
+	events.Observe(figures.Events)
+	profiles = catalog.New(catalog.Options{Store: kept, History: events, Log: log, HasArtifact: files.Has, CheckEnvelope: checkSignature,
 		Restricted: func(profile string) bool { return auth.State().Policy.Restricted(profile) }})
 	auth.registered = profiles.Names
-	if ctl, err = newController(ctx, c, log, kept, profiles, files, slurmctld, auth, clock, service); err != nil {
+	if ctl, err = newController(ctx, c, log, kept, events, figures, profiles, files, slurmctld, auth, clock, service); err != nil {
 		return err
 	}
 	secured, err := openTLS(ctx, c, log, kept)
 	if err != nil {
 		return err
 	}
-	server, err := newServer(c, log, ctl, profiles, files, kept, secured, auth)
+	server, err := newServer(c, log, ctl, profiles, files, kept, events, figures, secured, auth)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, log, ctl, server, auth, service)
+	watch(figures, c, ctl, profiles, kept, events, secured)
+	return serve(ctx, c, log, ctl, events, figures, server, auth, service)
 }
 
 // checkBeforehand looks at what the broker needs before it waits for another one, and returns the check of registered kernels.
@@ -152,9 +161,9 @@ func checkBeforehand(c config, log *slog.Logger) (func(kb.Kernel, []byte) error,
 	return checkSignature, nil
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, profiles *catalog.Catalog, files *artifact.Store, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
+func newController(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, events *history.Journal, figures *metrics.Metrics, profiles *catalog.Catalog, files *artifact.Store, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
 	o := controller.Options{
-		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
+		Store: kept, History: events, Passed: figures.Passed, Polled: figures.Polled, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorize: auth.authorizeJob, AuthorizeProfiling: auth.authorizeProfiling,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, KeepJobBytes: c.Etcd.QuotaBytes / 2, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
 		Runs: c.Runs.RunLimits, HasArtifact: files.Has, CheckArtifact: files.Check, Alive: service.Alive, MayAct: kept.MayAct,
@@ -212,7 +221,7 @@ type grpcServer struct {
 
 func (s *grpcServer) serve(l net.Listener) error { return s.Serve(s.options.Listener(l)) }
 
-func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files *artifact.Store, kept *etcdstore.Store, secured *server.TLS, auth *authorization) (*grpcServer, error) {
+func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files *artifact.Store, kept *etcdstore.Store, events *history.Journal, figures *metrics.Metrics, secured *server.TLS, auth *authorization) (*grpcServer, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -232,6 +241,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	}
 	options := server.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers, Controllers: controllers,
+		Unary: figures.Calls.UnaryServerInterceptor(), Stream: figures.Calls.StreamServerInterceptor(),
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
 		Verifier: verifier(c), Authorizer: auth.Authorizer, ShowsOthers: auth.privacy.ShowsOthers, Limits: within(c.Limits.Limits, open, log),
 		Health: func(ctx context.Context) []server.Component {
@@ -246,6 +256,8 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 				component("audit-log", auth.record.Health),
 				component("stock-images", func() (string, error) { return ctl.ImageHealth(ctx) }),
 				component("hardware", func() (string, error) { return ctl.LedgerHealth(ctx) }),
+				component("events", historyHealth(events)),
+				component("events", historyHealth(events)),
 				component("agents", func() (string, error) { return ctl.AgentHealth(ctx) }),
 			}
 		},
@@ -254,6 +266,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	api.RegisterAllocationServiceServer(serving, server.NewAllocationService(ctl))
 	api.RegisterNodeServiceServer(serving, server.NewNodeService(ctl, kept))
 	api.RegisterHardwareServiceServer(serving, server.NewHardwareService(ctl))
+	api.RegisterEventServiceServer(serving, server.NewEventService(events))
 	api.RegisterRunServiceServer(serving, runService(c, ctl, files, administrators))
 	return serving, nil
 }
@@ -277,7 +290,7 @@ func uids(names []string) ([]uint32, error) {
 }
 
 // serve listens, works, and stops what it began when ctx ends or a part fails.
-func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, server *grpcServer, auth *authorization, service *notify.Service) error {
+func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, events *history.Journal, figures *metrics.Metrics, server *grpcServer, auth *authorization, service *notify.Service) error {
 	local, err := listenLocal(c.Socket)
 	if err != nil {
 		return err
@@ -286,10 +299,14 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 	if err != nil {
 		return errors.Join(err, local.Close())
 	}
+	scrapes, err := listenMetrics(c, log)
+	if err != nil {
+		return errors.Join(err, local.Close(), network.Close())
+	}
 	var profiles net.Listener
 	if c.PprofSocket != "" {
 		if profiles, err = listenPprof(ctx, c.PprofSocket); err != nil {
-			return errors.Join(err, local.Close(), network.Close())
+			return errors.Join(err, local.Close(), network.Close(), closeListener(scrapes))
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -300,9 +317,13 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 		"controller":   func() error { return ctl.Run(ctx) },
 		"snapshot":     func() error { return ctl.Publish(ctx, c.Snapshot) },
 		"policy":       func() error { return auth.follow(ctx) },
+		"events":       func() error { return events.Run(ctx) },
 	}
 	if profiles != nil {
 		parts["pprof socket"] = func() error { return servePprof(ctx, profiles) }
+	}
+	if scrapes != nil {
+		parts["metrics"] = func() error { return figures.Serve(ctx, scrapes, log) }
 	}
 	failed := make(chan error, len(parts))
 	var group sync.WaitGroup
