@@ -52,7 +52,7 @@ func TestActionsAreDone(t *testing.T) {
 		{plan.Action{Kind: plan.Disarm, Nodes: []string{"n1"}}, "disarm n1"},
 		{plan.Action{Kind: plan.DrainNode, Node: "n1", Text: "kernel-broker: x"}, "drain n1 kernel-broker: x"},
 		{plan.Action{Kind: plan.DownNode, Node: "n1", Text: "kprof: x"}, "down n1 kprof: x"},
-		{plan.Action{Kind: plan.LabelNode, Node: "n1", Text: "kprof: x"}, "label n1 kprof: x"},
+		{plan.Action{Kind: plan.LabelNodes, Nodes: []string{"n1", "n2"}, Text: "kprof: x"}, "label n1,n2 kprof: x"},
 		{plan.Action{Kind: plan.ResumeNode, Node: "n1", Text: "its return is over"}, "resume n1"},
 		{plan.Action{Kind: plan.SettleBoot, Node: "n1", Text: "kprof: x"}, "settle n1 kprof: x"},
 		{plan.Action{Kind: plan.RestoreState, Node: "n1", Text: "smoke", State: kb.StateDown}, "say again n1 smoke down"},

@@ -104,12 +104,14 @@ func (f *fakeSlurm) ArmReturn(_ context.Context, nodes []string) error {
 	}, "arm %s", strings.Join(nodes, ","))
 }
 
-func (f *fakeSlurm) Label(_ context.Context, node, reason string) error {
+func (f *fakeSlurm) Label(_ context.Context, nodes []string, reason string) error {
 	return f.call(func() {
-		n := f.nodes[node]
-		n.Reason = reason
-		f.nodes[node] = n
-	}, "label %s %s", node, reason)
+		for _, name := range nodes {
+			n := f.nodes[name]
+			n.Reason = reason
+			f.nodes[name] = n
+		}
+	}, "label %s %s", strings.Join(nodes, ","), reason)
 }
 
 func (f *fakeSlurm) Disarm(_ context.Context, nodes []string) error {

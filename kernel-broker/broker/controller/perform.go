@@ -66,8 +66,8 @@ func (e *executor) carryOut(ctx context.Context, a plan.Action) error {
 	switch a.Kind {
 	case plan.ArmReturn:
 		return slurm.ArmReturn(ctx, a.Nodes)
-	case plan.LabelNode:
-		return slurm.Label(ctx, a.Node, a.Text)
+	case plan.LabelNodes:
+		return slurm.Label(ctx, a.Nodes, a.Text)
 	case plan.Disarm:
 		return slurm.Disarm(ctx, a.Nodes)
 	case plan.DrainNode:

@@ -40,8 +40,10 @@ func (s *simSlurm) perform(a plan.Action) error {
 			s.w.fail("%s is set down with job %d on it", a.Node, n.job.id)
 		}
 		s.goDown(s.nodes[a.Node], a.Text)
-	case plan.LabelNode:
-		s.nodes[a.Node].reason = a.Text
+	case plan.LabelNodes:
+		for _, name := range a.Nodes {
+			s.nodes[name].reason = a.Text
+		}
 	case plan.ResumeNode:
 		s.back(s.nodes[a.Node])
 	case plan.SettleBoot:

@@ -17,7 +17,7 @@ type Slurm interface {
 	// Cgroup is the name of a job's cgroup on its nodes, empty for job_ID.
 	Cgroup(ctx context.Context, job uint32) (string, error)
 	ArmReturn(ctx context.Context, nodes []string) error
-	Label(ctx context.Context, node, reason string) error
+	Label(ctx context.Context, nodes []string, reason string) error
 	Disarm(ctx context.Context, nodes []string) error
 	// Drain, Down and RestoreState have Slurm end that at a time, if it is not zero.
 	Drain(ctx context.Context, node, reason string, until time.Time) error

@@ -29,8 +29,8 @@ const (
 	ResumeNode Kind = "resume"
 	// EndWait has Slurm no longer wait for the boot of a free node.
 	EndWait Kind = "end wait"
-	// LabelNode gives the reason of a boot that Slurm was asked for.
-	LabelNode Kind = "label"
+	// LabelNodes gives the reason of a boot that Slurm was asked for.
+	LabelNodes Kind = "label"
 	// RestoreState cancels a boot that Slurm waits for, and sets an administrator's
 	// state and reason of the node again.
 	RestoreState Kind = "restore state"
@@ -135,7 +135,7 @@ func (d *decision) receipts() {
 }
 
 // replaces are the actions that replace a node's state or reason.
-var replaces = map[Kind]bool{LabelNode: true, Disarm: true, DrainNode: true, DownNode: true, ResumeNode: true, EndWait: true,
+var replaces = map[Kind]bool{LabelNodes: true, Disarm: true, DrainNode: true, DownNode: true, ResumeNode: true, EndWait: true,
 	RestoreState: true, SettleBoot: true}
 
 // Key tells actions apart.

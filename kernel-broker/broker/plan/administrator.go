@@ -4,6 +4,8 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -244,7 +246,14 @@ const settling = kb.ReasonReturn + " a boot that Slurm does not wait for"
 func (d *decision) label(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
 	if known && n.Slurm.Armed() && s.Armed() && !s.RebootIssued() && (s.Unnamed() || s.Reason == "" || n.Slurm.Service.Author == kb.AuthorWithdrawn) && owner.Phase == kb.PhaseReady {
-		d.act(Action{Kind: LabelNode, Node: n.Name, Text: armReason(owner)})
+		d.labels[armReason(owner)] = append(d.labels[armReason(owner)], n.Name)
+	}
+}
+
+// labelAll labels the nodes of each job by one command.
+func (d *decision) labelAll() {
+	for _, text := range slices.Sorted(maps.Keys(d.labels)) {
+		d.act(Action{Kind: LabelNodes, Nodes: d.labels[text], Text: text})
 	}
 }
 

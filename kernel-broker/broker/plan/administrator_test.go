@@ -394,7 +394,7 @@ func TestArmedNodeWithoutReasonIsLabelled(t *testing.T) {
 	w := running(t)
 	for reason, want := range map[string]bool{"": true, "Reboot ASAP": true, "kprof: mitgcm@3 for job 7": false, "bad DIMM": false} {
 		w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", reason)
-		if actions := w.decide().Actions; has(actions, LabelNode) != want {
+		if actions := w.decide().Actions; has(actions, LabelNodes) != want {
 			t.Errorf("reason %q: %v", reason, actions)
 		}
 	}

@@ -25,7 +25,9 @@ type decision struct {
 	nextRun uint64
 	// arms are the nodes to arm, and held those whose slurmd may not start before slurmctld has said or heard something.
 	arms []string
-	held map[string]bool
+	// labels are the nodes whose reason is to be set, by the text.
+	labels map[string][]string
+	held   map[string]bool
 }
 
 // Decide returns what must change and what is to be done.
@@ -37,6 +39,7 @@ func Decide(in Input) Output {
 		scope = Everything(in)
 	}
 	d := &decision{
+		labels: map[string][]string{},
 		in:     in,
 		nodes:  make(map[string]*kb.Node, len(scope.Nodes)),
 		allocs: make(map[kb.JobID]*kb.Allocation, len(scope.Jobs)),
@@ -77,6 +80,7 @@ func Decide(in Input) Output {
 	d.holds()
 	d.runRecords(ids)
 	d.armAll()
+	d.labelAll()
 	d.endings()
 	d.reservations()
 	d.collect(ids)

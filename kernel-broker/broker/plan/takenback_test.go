@@ -26,7 +26,7 @@ func TestDrainTakenBackUnderAJob(t *testing.T) {
 	if actions := said("ALLOCATED", "root@2026-11-24T06:12:16"); !has(actions, ArmReturn) || w.nodes["n1"].Slurm.Restore != nil {
 		t.Fatalf("%+v, %v", w.nodes["n1"].Slurm.Restore, actions)
 	}
-	if actions := said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16"); !has(actions, LabelNode) || w.nodes["n1"].Slurm.Restore != nil {
+	if actions := said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16"); !has(actions, LabelNodes) || w.nodes["n1"].Slurm.Restore != nil {
 		t.Errorf("%+v, %v", w.nodes["n1"].Slurm.Restore, actions)
 	}
 	delete(w.slurm.Jobs, 7)

@@ -58,7 +58,7 @@ func (s *oneJob) Nodes(ctx context.Context, _ []string) (map[string]kb.SlurmNode
 func (s *oneJob) Cgroup(context.Context, uint32) (string, error)                        { return "", nil }
 func (s *oneJob) AdminComment(context.Context, uint32) (string, error)                  { return "", nil }
 func (s *oneJob) ArmReturn(context.Context, []string) error                             { return nil }
-func (s *oneJob) Label(context.Context, string, string) error                           { return nil }
+func (s *oneJob) Label(context.Context, []string, string) error                         { return nil }
 func (s *oneJob) SettleBoot(context.Context, string, string) error                      { return nil }
 func (s *oneJob) Resume(context.Context, string) error                                  { return nil }
 func (s *oneJob) RestoreState(context.Context, string, string, string, time.Time) error { return nil }

@@ -118,9 +118,9 @@ func (c *Client) ArmReturn(ctx context.Context, nodes []string) error {
 	return c.change(ctx, "reboot", "ASAP", "nextstate=RESUME", strings.Join(nodes, ","))
 }
 
-// Label sets the reason of a node's state and keeps the state.
-func (c *Client) Label(ctx context.Context, node, reason string) error {
-	return c.change(ctx, "update", "nodename="+node, "reason="+reason)
+// Label sets the reason of the nodes' states and keeps the states.
+func (c *Client) Label(ctx context.Context, nodes []string, reason string) error {
+	return c.change(ctx, "update", "nodename="+strings.Join(nodes, ","), "reason="+reason)
 }
 
 // Disarm cancels a boot that Slurm has not started.

@@ -48,7 +48,7 @@ func TestChanges(t *testing.T) {
 		{"arm", func(ctx context.Context, c *Client) error {
 			return c.ArmReturn(ctx, []string{"n1", "n2"})
 		}, "scontrol <reboot> <ASAP> <nextstate=RESUME> <n1,n2>\n"},
-		{"label", func(ctx context.Context, c *Client) error { return c.Label(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <reason=" + hostile + ">\n"},
+		{"label", func(ctx context.Context, c *Client) error { return c.Label(ctx, []string{"n1", "n2"}, hostile) }, "scontrol <update> <nodename=n1,n2> <reason=" + hostile + ">\n"},
 		{"say again", func(ctx context.Context, c *Client) error {
 			return c.RestoreState(ctx, "n1", hostile, kb.StateDrain, time.Time{})
 		},

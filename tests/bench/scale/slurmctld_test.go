@@ -73,7 +73,7 @@ func TestBroughtToItsKernelAndBack(t *testing.T) {
 		t.Errorf("%q, %v", comment, err)
 	}
 	do(client.ArmReturn(t.Context(), nodes))
-	do(client.Label(t.Context(), "n00002", "kprof: app@1 for job 7"))
+	do(client.Label(t.Context(), []string{"n00002"}, "kprof: app@1 for job 7"))
 	do(client.Comment(t.Context(), "7", "half"))
 	if read, err := client.Nodes(t.Context(), nodes); err != nil || read["n00002"].Reason != "kprof: app@1 for job 7" || !strings.HasPrefix(read["n00002"].By, "root@") || !read["n00003"].Unnamed() {
 		t.Errorf("%+v, %v", read, err)
