@@ -51,6 +51,7 @@ var crossing = map[string]map[string]string{
 		"broker/history": "a change of a record and its events are one commit",
 		"broker/plan":    "the controller does what the plan decides",
 		"broker/store":   "every step is recorded before it is acted on",
+		"broker/turns":   "jobs wait for their turn where a site bounds switches",
 		"profiling":      "the controller knows which collectors exist",
 	},
 	"broker/history": {
@@ -118,7 +119,7 @@ var split = map[string]bool{"api": true, "auth": true, "broker": true}
 
 // pure lists the rooms that may use nothing but the standard library, the
 // domain, and what crossing allows.
-var pure = map[string]bool{"": true, "broker/explain": true, "broker/observe": true, "broker/plan": true, "doctor": true, "report": true}
+var pure = map[string]bool{"": true, "broker/explain": true, "broker/observe": true, "broker/plan": true, "broker/turns": true, "doctor": true, "report": true}
 
 // room tells the room of a folder below kernel-broker/, and the part in it.
 func room(dir string) (name, part string) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/turns"
 )
 
 // agentless refuses nodes on which no agent has ever been: nobody could boot
@@ -29,13 +30,13 @@ func (c *Controller) agentless(id kb.JobID, nodes []string) error {
 	switch {
 	case len(without) > 0:
 	case len(rising) > 0:
-		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: %d of its nodes are powered up, and their agents have not connected yet: %w", id, len(rising), kb.ErrUnavailable)}
+		return &kb.RetryableError{Wait: turns.AskEvery, Err: fmt.Errorf("job %s: %d of its nodes are powered up, and their agents have not connected yet: %w", id, len(rising), kb.ErrUnavailable)}
 	default:
 		return nil
 	}
 	slices.Sort(without)
 	if c.clock.Now().Sub(c.begin) < c.returnGraceLocked() {
-		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: agents of %d nodes have not connected yet: %w", id, len(without), kb.ErrUnavailable)}
+		return &kb.RetryableError{Wait: turns.AskEvery, Err: fmt.Errorf("job %s: agents of %d nodes have not connected yet: %w", id, len(without), kb.ErrUnavailable)}
 	}
 	few := without[:min(len(without), 8)]
 	return fmt.Errorf("no agent has ever connected from %v (%d of the job's %d nodes): install kernel-broker-agent there, or keep the job off with --exclude: %w",

@@ -16,6 +16,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/turns"
 )
 
 // Controller is the broker's heart. Make one by New, then Run it.
@@ -67,8 +68,7 @@ type Controller struct {
 	oversized map[string]string // records that were too large, and what was done
 	snapshot  string
 	watchers  map[kb.JobID][]chan struct{}
-	waiting   map[uint32]*queuePosition // jobs that wait for a free switch
-	positions map[kb.JobID]string       // as their AdminComment has them
+	line      *turns.Line // jobs that wait for a free switch
 	// runWatchers watch profiling runs.
 	runWatchers []*runWatcher
 
@@ -117,8 +117,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		damaged:     map[string]string{},
 		oversized:   map[string]string{},
 		watchers:    map[kb.JobID][]chan struct{}{},
-		waiting:     map[uint32]*queuePosition{},
-		positions:   map[kb.JobID]string{},
+		line:        turns.New(o.Switches),
 	}
 	if c.o.MayAct == nil {
 		c.o.MayAct = func() error { return nil }

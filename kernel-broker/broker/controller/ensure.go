@@ -11,6 +11,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/turns"
 )
 
 // Request asks for a job's kernel.
@@ -169,8 +170,8 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 	defer c.toWrite()()
 	if have := c.records.allocs[r.ID]; have != nil && !isReleasing(have) {
 		return c.checkSameRequest(have, r)
-	} else if ahead, _ := c.aheadLocked(r.ID); have == nil && ahead >= 0 {
-		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s waits for its turn, %d ahead: %w", r.ID, ahead, kb.ErrExhausted)}
+	} else if ahead, _ := c.askLocked(r.ID); have == nil && ahead >= 0 {
+		return &kb.RetryableError{Wait: turns.AskEvery, Err: fmt.Errorf("job %s waits for its turn, %d ahead: %w", r.ID, ahead, kb.ErrExhausted)}
 	}
 	if c.records.allocs[r.ID] == nil && revision != 0 {
 		c.records.revisions[jobKey(r.ID)] = revision
@@ -188,8 +189,7 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 		c.stale = true
 		return fmt.Errorf("job %d: %w: %w", r.ID.Job, kb.ErrUnavailable, err)
 	}
-	delete(c.positions, r.ID)
-	delete(c.waiting, r.ID.Job)
+	c.line.Leave(r.ID.Job)
 	c.log.Info("allocation accepted", "job", r.ID.String(), "user", a.User, "kernel", a.Kernel.Ref().String(), "nodes", a.Nodes)
 	return nil
 }

@@ -23,9 +23,7 @@ func (c *Controller) Explain(job uint32) (explain.Answer, error) {
 	defer c.mu.Unlock()
 	id := kb.JobID{Job: found.ID, Restart: found.Restart}
 	if facts.Allocation = c.records.allocs[id]; facts.Allocation == nil {
-		if own := c.waiting[job]; own != nil && own.id == id {
-			facts.Ahead, _ = c.aheadLocked(id)
-		}
+		facts.Ahead = c.line.Ahead(id, time.Now())
 	}
 	if found.Pending() {
 		facts.Returning = c.returningLocked()

@@ -164,7 +164,7 @@ func (c *Controller) inputLocked(now time.Time, scope plan.Scope) plan.Input {
 		Now: now, Scope: &scope, Began: c.beganLocked(), Config: c.limitsLocked(), Slurm: c.view, Receipts: slices.Clip(c.receipts),
 		Nodes: c.records.nodes, Allocations: c.records.allocs,
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Held: c.held, Queued: c.queuedLocked(), Damaged: maps.Clone(c.damaged), PlainBoots: map[string]bool{}, Rules: c.records.ledger.rules, NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Held: c.held, Queued: c.line.Waiting(time.Now()), Damaged: maps.Clone(c.damaged), PlainBoots: map[string]bool{}, Rules: c.records.ledger.rules, NewToken: newToken,
 	}
 	in.Slurm.Since, in.Slurm.Start = c.seenSince, c.slurmBoot
 	if c.viewErr != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/turns"
 )
 
 // threeJobs is a broker that does one switch at a time, with job 7 in it and jobs
@@ -16,7 +17,7 @@ func threeJobs(t *testing.T) (f *fixture, ask func(id uint32) error) {
 	f = newFixture(t)
 	f.slurm.node("n3", "ALLOCATED+POWERING_UP", "")
 	f.start()
-	f.c.o.Switches = 1
+	f.c.line = turns.New(1)
 	ask = func(id uint32) error {
 		r := request(id)
 		r.Nodes = []string{map[uint32]string{7: "n1", 8: "n2", 9: "n3"}[id]}
@@ -77,7 +78,9 @@ func TestTurnThatDoesNotCome(t *testing.T) {
 		return f.c.view.ResumeTimeout > 0
 	})
 	f.c.mu.Lock()
-	f.c.waiting[8].begun = time.Now().Add(-31 * time.Second)
+	f.c.line = turns.New(1)
+	f.c.line.Ask(kb.JobID{Job: 8}, 1, time.Now().Add(-31*time.Second))
+	f.c.line.Ask(kb.JobID{Job: 9}, 1, time.Now().Add(-30*time.Second))
 	f.c.mu.Unlock()
 	if err := ask(8); !errors.Is(err, kb.ErrExhausted) || f.slurm.seen("requeue 8") != 1 || f.slurm.seen("requeue 9") != 0 {
 		t.Errorf("%v, calls %q", err, f.slurm.calls)
@@ -99,7 +102,7 @@ func TestTurnThatDoesNotCome(t *testing.T) {
 	ahead := func(id kb.JobID) int {
 		f.c.mu.Lock()
 		defer f.c.mu.Unlock()
-		n, _ := f.c.aheadLocked(id)
+		n, _ := f.c.askLocked(id)
 		return n
 	}
 	if n := ahead(kb.JobID{Job: 8, Restart: 1}); n != 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/turns"
 )
 
 // Jobs beyond the quota of concurrent switches wait, are not held, and are switched
@@ -14,7 +15,7 @@ import (
 func TestSwitchesAtOnce(t *testing.T) {
 	f := newFixture(t)
 	f.start()
-	f.c.o.Switches = 1
+	f.c.line = turns.New(1)
 	f.attach("n1", kb.StockProfile, "", bootOne)
 	f.attach("n2", kb.StockProfile, "", bootTwo)
 	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")

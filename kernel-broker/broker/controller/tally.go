@@ -24,10 +24,10 @@ func (c *Controller) Tally() kb.Tally {
 	for _, a := range c.records.allocs {
 		t.Jobs[a.Phase]++
 	}
-	for _, turn := range c.waiting {
-		if time.Since(turn.asked) < askedLately && c.records.allocs[turn.id] == nil {
+	for id := range c.line.Waiting(time.Now()) {
+		if c.records.allocs[id] == nil {
 			t.Turns++
-			t.LongestTurn = max(t.LongestTurn, time.Since(turn.first))
+			t.LongestTurn = max(t.LongestTurn, time.Since(c.line.Since(id.Job)))
 		}
 	}
 	return t
