@@ -4,7 +4,6 @@ package kernelbroker
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,8 +98,9 @@ type Allocation struct {
 	HandedTo string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
 	Closed   bool      `json:"closed,omitempty"`    // nothing is left to do
 
-	// Lost are the nodes that lost the kernel during the job.
-	Lost map[string]Loss `json:"lost,omitempty"`
+	// Lost maps each node that lost the kernel during the job to the reason, and LostAt to when that was seen.
+	Lost   map[string]string    `json:"lost,omitempty"`
+	LostAt map[string]time.Time `json:"lost_at,omitempty"`
 
 	Timeline []Event `json:"timeline,omitempty"`
 	LeftOut  int     `json:"left_out,omitempty"` // events that the timeline had no room for
@@ -109,21 +109,6 @@ type Allocation struct {
 	Before map[string]Proof `json:"before,omitempty"`
 	During map[string]Proof `json:"during,omitempty"`
 	After  map[string]Proof `json:"after,omitempty"`
-}
-
-// Loss is why and when a node lost the kernel of its job.
-type Loss struct {
-	Cause string    `json:"cause"`
-	At    time.Time `json:"at,omitzero"`
-}
-
-// UnmarshalJSON reads the cause alone, too, as records of older versions have it.
-func (l *Loss) UnmarshalJSON(text []byte) error {
-	if json.Unmarshal(text, &l.Cause) == nil {
-		return nil
-	}
-	type plain Loss
-	return json.Unmarshal(text, (*plain)(l))
 }
 
 // HasLost reports whether a node lost the job's kernel.
@@ -170,7 +155,7 @@ func (a *Allocation) Clone() *Allocation {
 	c.Nodes = append([]string(nil), a.Nodes...)
 	c.Left = append([]string(nil), a.Left...)
 	c.Collectors = append([]string(nil), a.Collectors...)
-	c.Lost = maps.Clone(a.Lost)
+	c.Lost, c.LostAt = maps.Clone(a.Lost), maps.Clone(a.LostAt)
 	c.Timeline = append([]Event(nil), a.Timeline...)
 	c.Before, c.During, c.After = maps.Clone(a.Before), maps.Clone(a.During), maps.Clone(a.After)
 	return &c

@@ -57,9 +57,9 @@ func (r *records) rebase(now time.Time, limits plan.Config) {
 	}
 	for _, a := range r.allocs {
 		past(&a.Created, &a.Begun, &a.Since, &a.Ended)
-		for name, l := range a.Lost {
-			past(&l.At)
-			a.Lost[name] = l
+		for name, at := range a.LostAt {
+			past(&at)
+			a.LostAt[name] = at
 		}
 	}
 	for _, run := range r.runs.open {

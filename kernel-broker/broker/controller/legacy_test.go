@@ -46,8 +46,8 @@ func TestRestOfRecordsFrom51042c9f(t *testing.T) {
 		t.Errorf("%+v, %v", n, err)
 	}
 	id := kb.JobID{Job: 7}
-	a, err := jobKind.decode(store.Record{Key: jobKey(id), Value: []byte(`{"id":{"job":7},"lost":{"n1":"it rebooted","n2":{"cause":"it rebooted","at":"2026-11-28T06:12:16Z"}}}`)})
-	if err != nil || a.Lost["n1"].Cause != "it rebooted" || !a.HasLost("n2") || a.Lost["n2"].At.IsZero() || a.HasLost("n3") {
+	a, err := jobKind.decode(store.Record{Key: jobKey(id), Value: []byte(`{"id":{"job":7},"lost":{"n1":"it rebooted"}}`)})
+	if err != nil || !a.HasLost("n1") || a.HasLost("n2") {
 		t.Errorf("%+v, %v", a, err)
 	}
 }

@@ -140,7 +140,9 @@ func TestJob(t *testing.T) {
 		{"requeued", job(kb.PhaseFailed, nil), job(kb.PhaseFailed, func(a *kb.Allocation) { a.Requeued = true }), []string{"requeued mitgcm@1 > by kernel-broker: 0"}},
 		{"suspended", job(kb.PhaseReady, nil), job(kb.PhaseReady, func(a *kb.Allocation) { a.Suspended = true }), []string{"suspended mitgcm@1 > by slurmctld: 0"}},
 		{"resumed", job(kb.PhaseReady, func(a *kb.Allocation) { a.Suspended = true }), job(kb.PhaseReady, nil), []string{"resumed mitgcm@1 > by slurmctld: 0"}},
-		{"a node lost the kernel", job(kb.PhaseReady, nil), job(kb.PhaseReady, func(a *kb.Allocation) { a.Lost = map[string]kb.Loss{"n1": {Cause: "it crashed", At: noon}} }),
+		{"a node lost the kernel", job(kb.PhaseReady, nil), job(kb.PhaseReady, func(a *kb.Allocation) {
+			a.Lost, a.LostAt = map[string]string{"n1": "it crashed"}, map[string]time.Time{"n1": noon}
+		}),
 			[]string{"kernel-lost mitgcm@1 > by kernel-broker: it crashed 0"}},
 		{"handed over", job(kb.PhaseReturning, nil), job(kb.PhaseReturning, func(a *kb.Allocation) { a.HandedTo = "8" }), []string{"handed-over mitgcm@1 >job 8 by kernel-broker: 0"}},
 		{"done", job(kb.PhaseReturning, nil), job(kb.PhaseDone, func(a *kb.Allocation) { a.Ended = noon.Add(2 * time.Second) }), []string{"done mitgcm@1 returning>done by kernel-broker: 3"}},

@@ -51,8 +51,8 @@ func Job(was, is *kb.Allocation, now time.Time) []kb.ClusterEvent {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(is.Lost)) {
-		if loss := is.Lost[name]; !was.HasLost(name) {
-			add(kb.ClusterEvent{At: loss.At, Node: name, Event: kb.NodeKernelLost, Why: loss.Cause})
+		if !was.HasLost(name) {
+			add(kb.ClusterEvent{At: is.LostAt[name], Node: name, Event: kb.NodeKernelLost, Why: is.Lost[name]})
 			events[len(events)-1].Subject = kb.SubjectNode
 		}
 	}

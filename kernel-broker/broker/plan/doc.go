@@ -39,7 +39,7 @@
 //	undone when the node is steady on stock, free, and nobody owns it; any other is
 //	somebody else's matter.
 //
-// What an administrator says of a node (OutOfService) is kept over its return, and a boot
+// What an administrator says of a node (Slurm.Restore) is kept over its return, and a boot
 // that an administrator requests (Reboot) is the machine's own: see administrator.go, reboot.go.
 //
 // # An allocation

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -26,10 +27,13 @@ func (d *decision) losses(a *kb.Allocation) {
 			continue
 		}
 		if a.Lost == nil {
-			a.Lost = map[string]kb.Loss{}
+			a.Lost = map[string]string{}
 		}
-		a.Lost[name] = kb.Loss{Cause: "it rebooted", At: d.in.Now}
-		d.note(n, "lost", fmt.Sprintf("%s: %s", a.Kernel.Ref(), a.Lost[name].Cause))
+		if a.LostAt == nil { // also of a record of an older version
+			a.LostAt = map[string]time.Time{}
+		}
+		a.Lost[name], a.LostAt[name] = "it rebooted", d.in.Now
+		d.note(n, "lost", fmt.Sprintf("%s: %s", a.Kernel.Ref(), a.Lost[name]))
 	}
 }
 
@@ -37,7 +41,7 @@ func (d *decision) losses(a *kb.Allocation) {
 func lostText(a *kb.Allocation) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(a.Lost)) {
-		list = append(list, fmt.Sprintf("node %s lost %s: %s", name, a.Kernel.Ref(), a.Lost[name].Cause))
+		list = append(list, fmt.Sprintf("node %s lost %s: %s", name, a.Kernel.Ref(), a.Lost[name]))
 	}
 	if more := len(list) - mostLate; more > 0 {
 		list = append(list[:mostLate], fmt.Sprintf("and %d more nodes", more))
@@ -53,7 +57,7 @@ func lostText(a *kb.Allocation) string {
 func (d *decision) leaveLost(n *kb.Node) {
 	owner := d.owner(n)
 	d.desire(n, owner.Kernel.Ref())
-	if !d.in.Slurm.At.After(owner.Lost[n.Name].At) {
+	if !d.in.Slurm.At.After(owner.LostAt[n.Name]) {
 		// Slurm may have taken the node from the job meanwhile, and an
 		// administrator may have put it back into service.
 		return
@@ -65,7 +69,7 @@ func (d *decision) leaveLost(n *kb.Node) {
 	}
 	// The reference keeps it behind the job's comment: what is down ends the job.
 	d.act(Action{Kind: DownNode, Node: n.Name, Job: owner.ID, Reference: job.Reference,
-		Text: fmt.Sprintf("%s%s under job %s: %s%s", reasonLost, owner.Kernel.Ref(), owner.Reference, owner.Lost[n.Name].Cause, priorReason(n))})
+		Text: fmt.Sprintf("%s%s under job %s: %s%s", reasonLost, owner.Kernel.Ref(), owner.Reference, owner.Lost[n.Name], priorReason(n))})
 }
 
 // left reports whether a job goes on without a node that lost its kernel.
