@@ -50,7 +50,7 @@ func (a *app) careful(c *cobra.Command, say preview) *cobra.Command {
 		if err := a.run(say)(c, args); err != nil {
 			return err
 		}
-		if !a.Confirm("Go on? [y/N] ") {
+		if !a.Confirm(c.Context(), "Go on? [y/N] ") {
 			return errKept
 		}
 		return work(c, args)

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ func (f *fixture) answered(answer bool, arguments ...string) (code, asked int, s
 	code = Run(f.t.Context(), Invocation{
 		Args: arguments, Stdout: &out, Stderr: &wrong, Version: "1.2.3",
 		Getenv:  func(name string) string { return map[string]string{addressVariable: "unix://" + f.socket}[name] },
-		Confirm: func(string) bool { asked++; return answer },
+		Confirm: func(context.Context, string) bool { asked++; return answer },
 	})
 	return code, asked, wrong.String()
 }

@@ -44,7 +44,7 @@ type Invocation struct {
 	// Terminal: stderr is a terminal, so progress may be drawn on it.
 	Terminal bool
 	// Confirm puts a question to somebody at a terminal; nil where there is none.
-	Confirm func(question string) bool
+	Confirm func(ctx context.Context, question string) bool
 	// Width of the terminal that stdout is, in columns; 0 if it is none.
 	Width int
 	// Munge authenticates the user over the network by a munged's socket.

@@ -45,14 +45,23 @@ func width() int {
 }
 
 // confirm asks on the terminal, if there is one to ask and to be answered on.
-func confirm() func(string) bool {
+func confirm() func(context.Context, string) bool {
 	if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stderr.Fd())) {
 		return nil
 	}
-	return func(question string) bool {
+	return func(ctx context.Context, question string) bool {
 		_, _ = fmt.Fprint(os.Stderr, question)
-		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // an end of input is a no
-		answer := strings.ToLower(strings.TrimSpace(line))
-		return answer == "y" || answer == "yes"
+		lines := make(chan string, 1)
+		go func() {
+			line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // an end of input is a no
+			lines <- strings.ToLower(strings.TrimSpace(line))
+		}()
+		select {
+		case <-ctx.Done(): // an interrupt is a no; the reader ends with the process
+			_, _ = fmt.Fprintln(os.Stderr)
+			return false
+		case answer := <-lines:
+			return answer == "y" || answer == "yes"
+		}
 	}
 }
