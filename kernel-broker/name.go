@@ -52,6 +52,9 @@ func ValidateProfileName(name string) error {
 		c := name[i]
 		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
 		inner := i > 0 && i < len(name)-1 && (c == '.' || c == '_' || c == '-')
+		if lower := strings.ToLower(name); !alnum && c >= 'A' && c <= 'Z' && ValidateProfileName(lower) == nil {
+			return fmt.Errorf("profile name %q: character %q at position %d: %w; did you mean %q?", name, c, i+1, ErrInvalid, lower)
+		}
 		if !alnum && !inner {
 			return fmt.Errorf("profile name %q: character %q at position %d: %w", name, c, i+1, ErrInvalid)
 		}

@@ -175,7 +175,7 @@ func TestCheckReportsReason(t *testing.T) {
 	for name, words := range map[string]string{
 		"mitgmc":   "unknown kernel profile \"mitgmc\"; did you mean \"mitgcm\"?\n",
 		"mitgcm@9": "kernel profile \"mitgcm\" has no version 9 (it has 1): not found\n",
-		"Mitgcm":   "profile name \"Mitgcm\": character 'M' at position 1: invalid\n",
+		"Mitgcm":   "profile name \"Mitgcm\": character 'M' at position 1: invalid; did you mean \"mitgcm\"?\n",
 	} {
 		code, stdout, stderr := f.run("profile", "check", name)
 		if code != 3 || stdout != "" || stderr != words {

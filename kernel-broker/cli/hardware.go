@@ -108,7 +108,7 @@ func (a *app) ruleCommand() *cobra.Command {
 		}
 		return err
 	})
-	return noun("rule", "Where kexec is not used", list, a.ruleSetCommand(), remove)
+	return noun("rule", "Where kexec is not used", list, a.ruleSetCommand(), a.careful(remove, a.removePreview))
 }
 
 func (a *app) ruleSetCommand() *cobra.Command {

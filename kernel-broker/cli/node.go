@@ -186,7 +186,7 @@ func (a *app) nodeRevokeCommand() *cobra.Command {
 		return nil
 	})
 	c.Flags().StringVar(&reason, "reason", "", "`text` for the record")
-	return c
+	return a.careful(c, a.revokePreview)
 }
 
 func (a *app) nodeCertificatesCommand() *cobra.Command {
@@ -251,5 +251,5 @@ func (a *app) authorityCommand() *cobra.Command {
 		a.say("the new authority has the fingerprint %s", response.GetFingerprint())
 		return nil
 	})
-	return noun("authority", "Certificate authority of the nodes", show, rotate)
+	return noun("authority", "Certificate authority of the nodes", show, a.careful(rotate, a.rotatePreview))
 }

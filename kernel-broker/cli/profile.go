@@ -182,11 +182,22 @@ func (a *app) profileCheck(ctx context.Context, args []string) error {
 // lifecycleCommands change which versions jobs may choose.
 func (a *app) lifecycleCommands() []*cobra.Command {
 	return []*cobra.Command{
-		a.lifecycleCommand("promote NAME@VERSION", "Make a version the default", versionRef, a.promote, nil),
+		a.rehearsed(a.lifecycleCommand("promote NAME@VERSION", "Make a version the default", versionRef, a.promote, nil), a.promotePreview),
 		a.lifecycleCommand("rollback NAME", "Restore the previous default version", bareRef, a.promote, nil),
-		a.lifecycleCommand("quarantine NAME@VERSION", "Keep jobs from choosing a version until it is released", versionRef, a.quarantine, nil),
+		a.rehearsed(a.lifecycleCommand("quarantine NAME@VERSION", "Keep jobs from choosing a version until it is released", versionRef, a.quarantine, nil), a.quarantinePreview),
 		a.lifecycleCommand("release NAME@VERSION", "End the quarantine of a version", versionRef, a.release, a.releasePreview),
-		a.lifecycleCommand("retire NAME[@VERSION]", "Take a profile, or one version of it, out of use", kb.ParseRef, a.retire, a.retirePreview),
+		a.careful(a.lifecycleCommand("retire NAME[@VERSION]", "Take a profile, or one version of it, out of use", kb.ParseRef, a.retire, a.retirePreview),
+			func(ctx context.Context, args []string) error {
+				ref, err := kb.ParseRef(args[0])
+				if err != nil {
+					return usageError{err}
+				}
+				now, err := a.profile(ctx, ref.Profile)
+				if err != nil {
+					return err
+				}
+				return a.retirePreview(ctx, now, ref, "")
+			}),
 	}
 }
 

@@ -191,7 +191,7 @@ func kernelRef(profile string, version uint32) string {
 	return kb.Ref{Profile: profile, Version: version}.String()
 }
 
-func either(is bool, yes, no string) string {
+func either[T any](is bool, yes, no T) T {
 	if is {
 		return yes
 	}

@@ -43,6 +43,8 @@ type Invocation struct {
 	Version string
 	// Terminal: stderr is a terminal, so progress may be drawn on it.
 	Terminal bool
+	// Confirm puts a question to somebody at a terminal; nil where there is none.
+	Confirm func(ctx context.Context, question string) bool
 	// Width of the terminal that stdout is, in columns; 0 if it is none.
 	Width int
 	// Munge authenticates the user over the network by a munged's socket.
@@ -115,7 +117,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, wide (one line a row, all columns), json or yaml")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.keyCommand(), a.artifactCommand(), a.nodeCommand(), a.hardwareCommand(), a.authorityCommand(), a.jobCommand(), a.eventsCommand(), a.runCommand(), a.policyCommand(), a.auditCommand(), a.configCommand(),
-		a.doctorCommand(), a.healthCommand(), a.webCommand(), a.versionCommand(), a.manCommand(root))
+		a.doctorCommand(), a.healthCommand(), a.supportCommand(), a.webCommand(), a.versionCommand(), a.manCommand(root))
 	addTexts(root)
 	a.addCompletions(root)
 	return root

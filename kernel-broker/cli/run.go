@@ -35,7 +35,7 @@ func (a *app) runCommand() *cobra.Command {
 	cancel := a.command("cancel RUN", "Cancel a request that has no job yet", cobra.ExactArgs(1),
 		func(ctx context.Context, args []string) error { return a.runCancel(ctx, args[0]) })
 	return noun("run", "Profiling runs of jobs", list, show, a.runReportCommand(), a.runDiffCommand(),
-		a.runWatchCommand(), a.runRequestCommand(), cancel)
+		a.runWatchCommand(), a.runRequestCommand(), a.careful(cancel, a.cancelPreview))
 }
 
 func runID(text string) (uint64, error) {

@@ -149,6 +149,7 @@ func (a *app) artifactCommand() *cobra.Command {
 	var dryRun bool
 	gc := a.command("gc", "Remove unused files", cobra.NoArgs, func(ctx context.Context, _ []string) error { return a.artifactCollect(ctx, dryRun) })
 	gc.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
+	a.careful(gc, func(ctx context.Context, _ []string) error { return a.artifactCollect(ctx, true) })
 	return noun("artifact", "Files in the broker's store", list, gc)
 }
 

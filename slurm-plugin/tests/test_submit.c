@@ -94,7 +94,9 @@ static void test_refused(void)
 {
 	refused("", "a profile name is missing");
 	refused("a,b", "one job has one profile");
-	refused("A", "a name has 1 to 64");
+	refused("A", "did you mean \"a\"?");
+	refused("MITgcm@2", "did you mean \"mitgcm@2\"?");
+	refused("A b", "a name has 1 to 64");
 	refused("a@x", "a version is a positive");
 	refused("mitgmc",
 		"error: unknown kernel profile \"mitgmc\"; did you mean "
@@ -231,6 +233,59 @@ static void test_default(void)
 	setenv(DEFAULT_ENV, "zebra", 1);
 	is_int(component("mitgcm"), 0, "an unknown default, not used");
 	is_text(fake_log, "", "is no matter");
+}
+
+static void variable_of(char *program, const char *name)
+{
+	char *own = program_invocation_short_name;
+
+	program_invocation_short_name = program;
+	begin(strcmp(program, "srun") ? S_CTX_ALLOCATOR : S_CTX_LOCAL);
+	setenv("SBATCH_KERNEL_PROFILE", "zebra", 1);
+	setenv("SALLOC_KERNEL_PROFILE", "zebra", 1);
+	setenv("SLURM_KERNEL_PROFILE", "zebra", 1);
+	setenv(name, "mitgcm@2", 1);
+	setenv(DEFAULT_ENV, "lammps", 1);
+	is_int(component(NULL), 0, "%s of %s", name, program);
+	exports("mitgcm@2", program);
+	is_int(component("lammps"), 0, "%s: the option", program);
+	exports("lammps", "the option goes first");
+	is_int(component("stock"), 0, "%s: stock", program);
+	exports(NULL, "stock, too");
+	setenv(name, "", 1);
+	is_int(component(NULL), 0, "%s is empty", name);
+	exports("lammps", "the default");
+	setenv(name, "MITgcm", 1);
+	is_int(component(NULL), -1, "%s in other letters", name);
+	has_text(fake_log, name, "names the variable");
+	has_text(fake_log, "did you mean \"mitgcm\"?", "and the profile");
+	setenv(name, "zebra", 1);
+	is_int(component(NULL), -1, "%s with an unknown name", name);
+	has_text(fake_log, "unknown kernel profile \"zebra\"", "says so");
+	program_invocation_short_name = own;
+	begin(S_CTX_ALLOCATOR);
+	setenv(name, "mitgcm", 1);
+	is_int(component(NULL), 0, "another program");
+	exports(NULL, "has no such variable");
+}
+
+/* SBATCH_KERNEL_PROFILE and its like are as Slurm's own variables. */
+static void test_variables(void)
+{
+	static char sbatch[] = "sbatch", salloc[] = "salloc", srun[] = "srun";
+
+	variable_of(sbatch, "SBATCH_KERNEL_PROFILE");
+	variable_of(salloc, "SALLOC_KERNEL_PROFILE");
+	variable_of(srun, "SLURM_KERNEL_PROFILE");
+	/* As other variables of sbatch it counts within a job, too. */
+	program_invocation_short_name = sbatch;
+	begin(S_CTX_ALLOCATOR);
+	setenv("SLURM_JOB_ID", "12", 1);
+	setenv("SBATCH_KERNEL_PROFILE", "mitgcm", 1);
+	is_int(component(NULL), 0, "within a job");
+	exports("mitgcm", "within a job");
+	unsetenv("SLURM_JOB_ID");
+	unsetenv("SBATCH_KERNEL_PROFILE");
 }
 
 static void test_nested_submission(void)
@@ -386,6 +441,7 @@ int main(void)
 	test_het(S_CTX_ALLOCATOR, false);
 	test_het(S_CTX_LOCAL, true);
 	test_default();
+	test_variables();
 	test_nested_submission();
 	test_control_fails();
 	test_no_snapshot(NULL);

@@ -10,6 +10,11 @@
 #define OPTION_NAME "kernel-profile"
 #define CONTROL_ENV "KERNEL_PROFILE"
 
+/* What stands for the option in the environment of each program. */
+#define SBATCH_ENV "SBATCH_KERNEL_PROFILE"
+#define SALLOC_ENV "SALLOC_KERNEL_PROFILE"
+#define SRUN_ENV "SLURM_KERNEL_PROFILE"
+
 /* The same for the collectors of a profiling run. */
 #define PROFILING_NAME "kernel-profiling"
 #define PROFILING_CONTROL_ENV "KERNEL_PROFILING"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 #include "submit/option.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,26 @@ static int take(const struct ref *ref)
 	return 0;
 }
 
+/* A name in other letters is a slip that a user does not see. */
+static void log_no_ref(const char *what, const char *value,
+		       enum ref_error error)
+{
+	char lower[REF_TEXT_SIZE];
+	struct ref ref;
+	size_t length = 0;
+
+	for (; value[length] && length + 1 < sizeof(lower); length++)
+		lower[length] = (char)tolower((unsigned char)value[length]);
+	lower[length] = '\0';
+	if (error == REF_BAD_NAME && !value[length] &&
+	    ref_parse(lower, &ref) == REF_OK)
+		slurm_error("%s=%.80s: names of profiles have no capitals; "
+			    "did you mean \"%s\"?",
+			    what, value, lower);
+	else
+		slurm_error("%s=%.80s: %s", what, value, ref_error_text(error));
+}
+
 static int callback(int val, const char *value, int remote)
 {
 	struct ref ref;
@@ -59,8 +80,7 @@ static int callback(int val, const char *value, int remote)
 	}
 	error = ref_parse(value, &ref);
 	if (error) {
-		slurm_error("--" OPTION_NAME "=%.80s: %s", value ? value : "",
-			    ref_error_text(error));
+		log_no_ref("--" OPTION_NAME, value ? value : "", error);
 		return -1;
 	}
 	if (is_from_environment(value)) {
@@ -84,6 +104,30 @@ struct spank_option kernel_profile_option = {
 const struct option_state *option_state(void)
 {
 	return &state;
+}
+
+int option_from_variable(struct ref *ref)
+{
+	static const struct {
+		const char *program, *variable;
+	} all[] = { { "sbatch", SBATCH_ENV },
+		    { "salloc", SALLOC_ENV },
+		    { "srun", SRUN_ENV } };
+	const char *value = NULL, *name = NULL;
+	enum ref_error error;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if (!strcmp(program_invocation_short_name, all[i].program))
+			name = all[i].variable;
+	if (name)
+		value = getenv(name);
+	if (!value || !*value)
+		return 0;
+	error = ref_parse(value, ref);
+	if (!error)
+		return 1;
+	log_no_ref(name, value, error);
+	return -1;
 }
 
 void option_next_component(void)

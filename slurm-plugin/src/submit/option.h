@@ -32,6 +32,12 @@ extern struct spank_option kernel_profile_option;
 /* What is known so far about the present component. */
 const struct option_state *option_state(void);
 
+/*
+ * The program's own variable, as SBATCH_KERNEL_PROFILE for sbatch: 1 and its
+ * ref, 0 without one, -1 for one that is no ref, which is logged.
+ */
+int option_from_variable(struct ref *ref);
+
 /* Forgets what the component that just ended has said. */
 void option_next_component(void);
 

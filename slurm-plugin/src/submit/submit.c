@@ -86,16 +86,34 @@ static void forget_outer_job(void)
 	unsetenv(STEP_JOB_ENV);
 }
 
+/*
+ * What the job asks for: the option, else the program's variable, else Slurm's
+ * own, which a job's environment has from the outer job. NULL for nothing.
+ */
+static int wanted(const struct option_state *option, struct ref *variable,
+		  const struct ref **ref)
+{
+	int found = option->given ? 0 : option_from_variable(variable);
+
+	*ref = NULL;
+	if (option->given)
+		*ref = &option->ref;
+	else if (found)
+		*ref = variable;
+	else if (option->has_default && !check_inside_job())
+		*ref = &option->fallback;
+	return found < 0 ? -1 : 0;
+}
+
 static int export_job(spank_t sp, const struct option_state *option)
 {
 	struct ref twin = { .name = REF_STOCK };
-	const struct ref *ref = NULL;
+	struct ref variable;
+	const struct ref *ref;
 	int rc;
 
-	if (option->given)
-		ref = &option->ref;
-	else if (option->has_default && !check_inside_job())
-		ref = &option->fallback;
+	if (wanted(option, &variable, &ref))
+		return -1;
 	if (profiling_wanted() & COLLECT_PGO) {
 		if (ref)
 			twin = *ref;
