@@ -3,12 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,6 +189,24 @@ func TestMoveWaitsForADeadOne(t *testing.T) {
 	if err := dead.Lead(t.Context(), etcdstore.Claim{Holder: "ctl2 pid 1, which runs kernel-broker store move", Place: "there", TTL: time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(time.Second, func() { _ = dead.Close() })
-	h.must("waiting 12s for the end of ctl2 pid 1, which runs kernel-broker store move", "store", "move")
+	move := h.program("store", "move")
+	says, err := move.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := move.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waited := false
+	for lines := bufio.NewScanner(says); lines.Scan(); {
+		if strings.Contains(lines.Text(), "waiting 12s for the end of ctl2 pid 1, which runs kernel-broker store move") {
+			waited = true
+			if err := dead.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := move.Wait(); err != nil || !waited {
+		t.Errorf("waited %t, %v", waited, err)
+	}
 }

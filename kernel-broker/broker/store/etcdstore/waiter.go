@@ -41,7 +41,7 @@ func (w *waiter) show(ctx context.Context) {
 		return
 	}
 	w.lease = granted.ID
-	if _, err := w.store.client.Put(ctx, fmt.Sprintf("%s%s%016x", w.store.prefix, store.WaitingPrefix, uint64(w.lease)), w.text, clientv3.WithLease(w.lease)); err != nil {
+	if _, err := w.store.client.Put(ctx, fmt.Sprintf("%s%s%016x", w.store.prefix, store.WaitingPrefix, int64(w.lease)), w.text, clientv3.WithLease(w.lease)); err != nil {
 		w.lease = 0
 	}
 }
