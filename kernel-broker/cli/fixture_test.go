@@ -161,7 +161,7 @@ func (j *jobs) GetJobWait(_ context.Context, r *api.GetJobWaitRequest) (*api.Get
 	case 22:
 		return &api.GetJobWaitResponse{Reference: "22", State: "RUNNING"}, nil
 	}
-	return nil, fmt.Errorf("job %d is not unfinished: %w", r.GetJobId(), kb.ErrNotFound)
+	return nil, fmt.Errorf("job %d has ended or is unknown: %w", r.GetJobId(), kb.ErrNotFound)
 }
 
 // fixture is a broker: the real server and catalog over invented nodes and

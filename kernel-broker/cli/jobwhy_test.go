@@ -19,6 +19,6 @@ func TestJobWhy(t *testing.T) {
 	if out := f.must(0, "", "job", "why", "22"); out != "job 22 waits for nothing: Slurm shows it as RUNNING\n" {
 		t.Error(out)
 	}
-	f.must(3, "job 23 is not unfinished", "job", "why", "23")
+	f.must(3, "job 23 has ended or is unknown", "job", "why", "23")
 	f.must(2, `"12_1" is not a job's number`, "job", "why", "12_1")
 }

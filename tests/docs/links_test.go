@@ -130,3 +130,36 @@ func TestTwoSteps(t *testing.T) {
 		}
 	}
 }
+
+var named = regexp.MustCompile("`((?:kernel-broker|slurm-plugin|tests|catalog|ansible|proto|packaging|docs|\\.ci)/[\\w./-]+)`")
+
+// madeThere are files that a reader makes, or that stand for many.
+var madeThere = []string{"catalog/kernels/ocean.yaml", "catalog/training/NAME.tar.zst", "catalog/kernels/NAME.yaml", "kernel-broker/agent/collect/NAME"}
+
+// Every file and folder of the repository that a page names is there.
+func TestNamedFilesExist(t *testing.T) {
+	seen, top := 0, root(t)
+	for name, text := range pages(t) {
+		if name == "CHANGELOG.md" {
+			continue // it names what was there
+		}
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			if strings.HasSuffix(m[1], ".log") {
+				continue // below a cluster's own folder
+			}
+			seen++
+			for _, from := range []string{"", "slurm-plugin/include"} {
+				if _, err := os.Stat(filepath.Join(top, from, m[1])); err == nil {
+					m = nil
+					break
+				}
+			}
+			if m != nil && !slices.Contains(madeThere, m[1]) {
+				t.Errorf("%s names %s, which is not there", name, m[1])
+			}
+		}
+	}
+	if seen < 40 {
+		t.Errorf("only %d names were found", seen)
+	}
+}

@@ -82,7 +82,7 @@ func (d *decision) try(a Action) (Action, bool) {
 func (d *decision) unload() (Action, bool) {
 	s := d.o.Switch
 	if d.o.Leftover {
-		return d.try(Action{Kind: Unload, Reason: "nobody knows what is loaded"})
+		return d.try(Action{Kind: Unload, Reason: "unknown image loaded"})
 	}
 	if s.Progress != kb.ProgressLoaded && s.Progress != kb.ProgressBooting {
 		return Action{}, false
@@ -271,7 +271,7 @@ func (d *decision) slurmd() (Action, bool) {
 		return Action{}, false
 	}
 	if s.Running {
-		return d.try(Action{Kind: StopSlurmd, Reason: "to be started again"})
+		return d.try(Action{Kind: StopSlurmd, Reason: "restart requested"})
 	}
 	return d.try(Action{Kind: StartSlurmd, Start: max(d.desired.SlurmdStart, s.Start), Claim: d.claims(!d.desired.NoBootAwaited)})
 }

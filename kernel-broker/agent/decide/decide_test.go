@@ -56,7 +56,7 @@ func TestNext(t *testing.T) {
 	}{
 		{"at rest", func(*question) {}, Wait, ""},
 		{"another job on the same kernel", func(q *question) { q.desired.Jobs = []uint32{9} }, WriteState, ""},
-		{"a new start is asked for", func(q *question) { q.desired.SlurmdStart = 2 }, StopSlurmd, "again"},
+		{"a new start is asked for", func(q *question) { q.desired.SlurmdStart = 2 }, StopSlurmd, "restart"},
 		{"a new start, already down", func(q *question) { q.desired.SlurmdStart, q.o.Slurmd.Running = 2, false }, StartSlurmd, ""},
 		{"a new start, too early", func(q *question) {
 			q.desired.SlurmdStart, q.desired.SlurmdNotBefore = 2, start.Add(time.Second)
@@ -110,7 +110,7 @@ func TestNext(t *testing.T) {
 			q.at(kb.ProgressLoaded, 0)
 			q.desired.Token = token(2)
 		}, Unload, "no longer"},
-		{"left by an agent before", func(q *question) { q.o.Leftover = true }, Unload, "nobody knows"},
+		{"left by an agent before", func(q *question) { q.o.Leftover = true }, Unload, "unknown image"},
 		{"unloading failed a moment ago", func(q *question) {
 			q.o.Leftover, q.o.Hold[Unload] = true, start.Add(time.Second)
 		}, Wait, ""},

@@ -241,7 +241,7 @@ func (c *Controller) poll(ctx context.Context) {
 		}
 		c.mu.Lock()
 		if err != nil && ctx.Err() == nil && c.viewErr == nil {
-			c.log.Warn("slurmctld cannot be seen", "error", err)
+			c.log.Warn("slurmctld unreachable", "error", err)
 		}
 		if err == nil && c.viewErr != nil {
 			c.log.Info("slurmctld can be seen again")

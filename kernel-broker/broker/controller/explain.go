@@ -16,7 +16,7 @@ import (
 func (c *Controller) Explain(job uint32) (explain.Answer, error) {
 	found, at := c.queued(job)
 	if found.ID == 0 {
-		return explain.Answer{}, fmt.Errorf("job %d is not unfinished, as slurmctld was seen %v ago: %w", job, c.clock.Now().Sub(at).Round(time.Second), kb.ErrNotFound)
+		return explain.Answer{}, fmt.Errorf("job %d has ended or is unknown, by slurmctld's answer %v ago: %w", job, c.clock.Now().Sub(at).Round(time.Second), kb.ErrNotFound)
 	}
 	facts := explain.Facts{Job: found, Ahead: -1}
 	c.mu.Lock()

@@ -64,7 +64,7 @@ func (twoUsers) Explain(job uint32) (explain.Answer, error) {
 		answer.Job.UID = other
 		return answer, nil
 	}
-	return explain.Answer{}, fmt.Errorf("job %d is not unfinished: %w", job, kb.ErrNotFound)
+	return explain.Answer{}, fmt.Errorf("job %d has ended or is unknown: %w", job, kb.ErrNotFound)
 }
 
 func (u twoUsers) Jobs(ctx context.Context, _ int, of *uint32) (list []*kb.Allocation, _ error) {
