@@ -195,7 +195,12 @@ func plainPath(name string) bool {
 
 func jobKernel(j *api.Job) string { return kernelRef(j.GetProfile(), j.GetVersion()) }
 func jobPhase(j *api.Job) string  { return convert.Word(j.GetPhase()) }
+
+// jobPath of a run of a job. One that waits in Slurm has no run yet.
 func jobPath(j *api.Job) string {
+	if j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_WAITING {
+		return fmt.Sprintf("/jobs/%d", j.GetJobId())
+	}
 	return fmt.Sprintf("/jobs/%d?restart=%d", j.GetJobId(), j.GetRestartCount())
 }
 
