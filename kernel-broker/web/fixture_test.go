@@ -293,6 +293,7 @@ func someJobs() []*api.Job {
 			Timeline: []*api.TimelineEvent{{At: at(80), Event: "accepted"}, {At: at(80.1), Event: "switching"}, {At: at(82), Node: "n81", Event: "fetching"}, {At: at(90), Node: "n87", Event: "kexec"}}},
 		{JobId: 14, Reference: "12_1", User: "alice", Uid: 1000, Profile: "mitgcm", Version: 1, Nodes: []string{"n1", "n2", "n3", "n4"}, Phase: api.AllocationPhase_ALLOCATION_PHASE_DONE,
 			Timeline: done, Before: proof, During: proof, After: proof},
+		{JobId: 30, Reference: "30_[1-9]", User: "dave", Phase: api.AllocationPhase_ALLOCATION_PHASE_WAITING, Reason: "it waits in Slurm: Priority"},
 		{JobId: 18, RestartCount: 1, Reference: "18", User: "bob", Profile: "redis", Version: 1, Nodes: []string{"n96"}, Phase: api.AllocationPhase_ALLOCATION_PHASE_HELD,
 			Reason: "node n96: the kernel has no driver for its root device; scontrol release 18 tries again", Timeline: []*api.TimelineEvent{{At: at(5), Event: "accepted"}}},
 		{JobId: 18, Reference: "18", User: "bob", Profile: "redis", Version: 1, Phase: api.AllocationPhase_ALLOCATION_PHASE_REQUEUED, Reason: "older"},

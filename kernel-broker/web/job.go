@@ -23,7 +23,7 @@ type jobRow struct {
 }
 
 func (s *Server) jobs(r *http.Request) (page, error) {
-	response, err := call(r.Context(), s.calls.jobs.ListJobs, &api.ListJobsRequest{Limit: mostJobs})
+	response, err := call(r.Context(), s.calls.jobs.ListJobs, &api.ListJobsRequest{Limit: mostJobs, Waiting: true, Brief: true})
 	if err != nil {
 		return page{}, err
 	}

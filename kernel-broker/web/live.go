@@ -49,13 +49,20 @@ func (f *feed) watch() (<-chan news, func()) {
 	}
 }
 
+// quietPauses is how much longer the pause is while no node is on its way: nothing is missed but its first seconds.
+const quietPauses = 2
+
 func (f *feed) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		view, err := f.look(ctx)
 		f.tell(ctx, news{view, err})
+		pause := f.pause
+		if err == nil && view.quiet() {
+			pause *= quietPauses
+		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(f.pause):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -40,22 +40,25 @@ type switching struct {
 // waiting is a job that waits, or whose switch failed, and why.
 type waiting struct{ Job, User, Kernel, Phase, Path, Why string }
 
-// mostJobs are read for what switches and waits.
-const mostJobs = 100
+// mostJobs are listed, and mostListed are read for what switches and waits.
+const (
+	mostJobs   = 100
+	mostListed = 1000
+)
 
 // recently failed switches are shown.
 const recently = time.Hour
 
-// mostAttended nodes are listed; the grid has all.
+// mostAttended nodes, and as many jobs that wait, are listed; the grid has all nodes.
 const mostAttended = 50
 
 // lookNow asks the broker for all that the first page shows.
 func (s *Server) lookNow(ctx context.Context) (*nowView, error) {
-	nodes, err := call(ctx, s.calls.nodes.ListNodes, &api.ListNodesRequest{})
+	nodes, err := call(ctx, s.calls.nodes.ListNodes, &api.ListNodesRequest{Brief: true})
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := call(ctx, s.calls.jobs.ListJobs, &api.ListJobsRequest{Limit: mostJobs})
+	jobs, err := call(ctx, s.calls.jobs.ListJobs, &api.ListJobsRequest{Limit: mostListed, Waiting: true, Brief: true})
 	if err != nil {
 		return nil, err
 	}
@@ -143,11 +146,22 @@ func switchOf(j *api.Job, nodes map[string]*api.Node, now time.Time) switching {
 	return s
 }
 
+// quiet reports whether nothing is on its way.
+func (v *nowView) quiet() bool {
+	return len(v.Switches) == 0 && !slices.ContainsFunc(v.States, func(s stateCount) bool { return s.State == stateLoading || s.State == stateBooting })
+}
+
 // Names is the mark of the grid's nodes.
 func (v *nowView) Names() string { return namesOf(v.Cells) }
 
 // Left is how many attended nodes the list has no room for.
 func (v *nowView) Left() int { return max(0, len(v.Attend)-mostAttended) }
+
+// Waiting are the jobs that wait, as far as the list has room for them.
+func (v *nowView) Waiting() []waiting { return v.Waits[:min(len(v.Waits), mostAttended)] }
+
+// More is how many jobs that wait the list has no room for.
+func (v *nowView) More() int { return max(0, len(v.Waits)-mostAttended) }
 
 // Attended are those that the list has room for.
 func (v *nowView) Attended() []attend { return v.Attend[:min(len(v.Attend), mostAttended)] }
@@ -181,7 +195,12 @@ func plainPath(name string) bool {
 
 func jobKernel(j *api.Job) string { return kernelRef(j.GetProfile(), j.GetVersion()) }
 func jobPhase(j *api.Job) string  { return convert.Word(j.GetPhase()) }
+
+// jobPath of a run of a job. One that waits in Slurm has no run yet.
 func jobPath(j *api.Job) string {
+	if j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_WAITING {
+		return fmt.Sprintf("/jobs/%d", j.GetJobId())
+	}
 	return fmt.Sprintf("/jobs/%d?restart=%d", j.GetJobId(), j.GetRestartCount())
 }
 

@@ -19,7 +19,7 @@ func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
 
 // pages are all views, with words that each must have.
 var pages = map[string][]string{
-	"/":                         {"400 nodes", "stock@1", "job 14", `class="k1 steady"`, "Job 21", "Job 18", "scontrol release 18", "the boot took more than 2m0s"},
+	"/":                         {"400 nodes", "stock@1", "job 14", `class="k1 steady"`, "Job 21", "Job 18", "scontrol release 18", `<a href="/jobs/30">Job 30_[1-9]</a> of dave <span`, "the boot took more than 2m0s"},
 	"/jobs":                     {"12_1", "18, run 2", "28 s", "requeued"},
 	"/jobs/14":                  {"To the kernel: 28 s", "n4 was done last. Its slowest phase: boot, 21 s", "Back to stock: 26 s", "While it ran", "taken out of service", "fetch and load, failed"},
 	"/jobs/21":                  {"It waits for", "the boot of n81 and n87"},

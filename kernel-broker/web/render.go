@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 //go:embed templates

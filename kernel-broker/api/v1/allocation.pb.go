@@ -1036,7 +1036,10 @@ type ListJobsRequest struct {
 	Uid *uint32 `protobuf:"varint,2,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
 	// Also jobs that wait in Slurm and have no allocation yet, before all others.
 	// Their profile is empty where it was not read from Slurm yet; GetJob reads it.
-	Waiting       bool `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting bool `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Leave out proofs, and of the timeline all but the job's own events and the
+	// last one, for who asks often.
+	Brief         bool `protobuf:"varint,4,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1088,6 +1091,13 @@ func (x *ListJobsRequest) GetUid() uint32 {
 func (x *ListJobsRequest) GetWaiting() bool {
 	if x != nil {
 		return x.Waiting
+	}
+	return false
+}
+
+func (x *ListJobsRequest) GetBrief() bool {
+	if x != nil {
+		return x.Brief
 	}
 	return false
 }
@@ -1208,11 +1218,12 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\x05nodes\x18\x05 \x03(\v2\x1c.kernelbroker.v1.WaitingNodeR\x05nodes\"S\n" +
 	"\vWaitingNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
-	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"`\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"v\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x15\n" +
 	"\x03uid\x18\x02 \x01(\rH\x00R\x03uid\x88\x01\x01\x12\x18\n" +
-	"\awaiting\x18\x03 \x01(\bR\awaitingB\x06\n" +
+	"\awaiting\x18\x03 \x01(\bR\awaiting\x12\x14\n" +
+	"\x05brief\x18\x04 \x01(\bR\x05briefB\x06\n" +
 	"\x04_uid\"<\n" +
 	"\x10ListJobsResponse\x12(\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x14.kernelbroker.v1.JobR\x04jobs*\xbe\x02\n" +

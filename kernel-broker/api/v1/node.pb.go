@@ -1858,7 +1858,9 @@ func (x *Node) GetHardware() *Hardware {
 }
 
 type ListNodesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Leave out inventory and hardware, for who asks often.
+	Brief         bool `protobuf:"varint,1,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1891,6 +1893,13 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListNodesRequest) GetBrief() bool {
+	if x != nil {
+		return x.Brief
+	}
+	return false
 }
 
 type ListNodesResponse struct {
@@ -2176,8 +2185,9 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"slurmState\x12!\n" +
 	"\fslurm_reason\x18\x12 \x01(\tR\vslurmReason\x12#\n" +
 	"\ragent_version\x18\x13 \x01(\tR\fagentVersion\x125\n" +
-	"\bhardware\x18\x14 \x01(\v2\x19.kernelbroker.v1.HardwareR\bhardware\"\x12\n" +
-	"\x10ListNodesRequest\"@\n" +
+	"\bhardware\x18\x14 \x01(\v2\x19.kernelbroker.v1.HardwareR\bhardware\"(\n" +
+	"\x10ListNodesRequest\x12\x14\n" +
+	"\x05brief\x18\x01 \x01(\bR\x05brief\"@\n" +
 	"\x11ListNodesResponse\x12+\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x15.kernelbroker.v1.NodeR\x05nodes\"$\n" +
 	"\x0eGetNodeRequest\x12\x12\n" +

@@ -171,10 +171,14 @@ func messageToProto(m *controller.Message) *api.ConnectResponse {
 }
 
 // ListNodes implements api.NodeServiceServer.
-func (s *nodeService) ListNodes(ctx context.Context, _ *api.ListNodesRequest) (*api.ListNodesResponse, error) {
+func (s *nodeService) ListNodes(ctx context.Context, r *api.ListNodesRequest) (*api.ListNodesResponse, error) {
 	response, whose := &api.ListNodesResponse{}, visibilityOf(ctx).whose(ctx)
 	for _, n := range s.nodes.Nodes() {
-		response.Nodes = append(response.Nodes, nodeToProto(n, whose))
+		node := nodeToProto(n, whose)
+		if r.GetBrief() {
+			node.Inventory, node.Hardware = nil, nil
+		}
+		response.Nodes = append(response.Nodes, node)
 	}
 	return response, nil
 }
