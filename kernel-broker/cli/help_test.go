@@ -41,7 +41,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 // A mistake is answered with how to do it, and without asking the broker.
 func TestEveryMistakeIsAnswered(t *testing.T) {
 	for _, c := range leaves(t) {
-		words := append(strings.Fields(c.CommandPath())[1:], "--no-such-flag")
+		words := strings.Fields(c.CommandPath() + " --no-such-flag")[1:]
 		code, stdout, stderr := runAt(t, "unix:///nowhere", words...)
 		for _, want := range []string{"unknown flag: --no-such-flag", "Usage:   " + c.UseLine(), "Example: " + c.CommandPath(), "See " + c.CommandPath() + " --help."} {
 			if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {

@@ -94,7 +94,7 @@ func serveWeb(ctx context.Context, server *http.Server, listener net.Listener) e
 	done := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		late, stop := context.WithTimeout(context.Background(), time.Second)
+		late, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer stop()
 		done <- server.Shutdown(late)
 	}()

@@ -62,7 +62,9 @@ func (l *Lab) FrontLog(name string) string { return l.layout.path("logs", name) 
 func (l *Lab) Conf(name string) string { return l.layout.path("share/conf/slurm", name) }
 
 // Inside is a path of the front-end as the host sees it, while the lab is up.
-func (l *Lab) Inside(path string) string { return fmt.Sprintf("/proc/%d/root%s", l.state.HolderPID, path) }
+func (l *Lab) Inside(path string) string {
+	return fmt.Sprintf("/proc/%d/root%s", l.state.HolderPID, path)
+}
 
 // Home is a user's home folder as the host sees it.
 func (l *Lab) Home(user string) string { return l.layout.path("share/home", user) }

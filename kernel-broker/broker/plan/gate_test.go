@@ -157,8 +157,10 @@ func TestGatesDrainThatStays(t *testing.T) {
 	}
 	stays.By = w.slurm.Nodes["n1"].By
 	w.receipts = []Receipt{{Action: stays, Refused: true}}
-	if undone(w.decide()) != 0 || undone(w.decide()) != 0 {
-		t.Error("asked for again")
+	for range 2 {
+		if undone(w.decide()) != 0 {
+			t.Error("asked for again")
+		}
 	}
 	a := w.agents["n1"]
 	a.Connected = false

@@ -111,7 +111,7 @@ func TestLinesOfManyMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, text := linesLog()
 		for n := range 1000 {
-			log.Info(fmt.Sprint("message ", n))
+			log.Info(fmt.Sprint("message ", n)) //nolint:sloglint // many messages are the point
 		}
 		if n := strings.Count(text.String(), "\n"); n != 40 {
 			t.Errorf("%d lines", n)
