@@ -125,6 +125,7 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 		p.row("Boot timeout:", time.Duration(profile.GetBootTimeoutMs())*time.Millisecond)
 		p.line("")
 		versionRows(p, profile.GetVersions())
+		argumentRows(p, profile.GetVersions())
 		coreRows(p, profile.GetVersions())
 		for _, v := range profile.GetVersions() {
 			measuredPart(p, v)
@@ -150,6 +151,19 @@ func versionRows(p *page, versions []*api.ProfileVersion) {
 		gain, _ := versionGain(v)
 		p.row(refOf(v), versionState(v), p.figure(gain), numberOrNone(v.GetBootFailures()), k.GetRelease(), short(k.GetBuildId()),
 			bytesOf(k.GetImageSize()+k.GetInitrdSize()+k.GetModulesSize()), strings.Join(k.GetArguments(), " "), minute(v.GetRegisteredAt().AsTime()))
+	}
+}
+
+// argumentRows shows the arguments by which versions of one kernel differ.
+func argumentRows(p *page, versions []*api.ProfileVersion) {
+	versions = slices.DeleteFunc(slices.Clone(versions), func(v *api.ProfileVersion) bool { return len(v.GetKernel().GetArguments()) == 0 })
+	if len(versions) == 0 {
+		return
+	}
+	p.line("")
+	p.head("KERNEL", "ARGUMENTS")
+	for _, v := range versions {
+		p.row(refOf(v), strings.Join(v.GetKernel().GetArguments(), " "))
 	}
 }
 

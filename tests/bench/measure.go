@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
@@ -149,7 +148,7 @@ func (r *run) home(ctx context.Context) error {
 			return false, err
 		}
 		for _, n := range list.Nodes {
-			if n.RunningProfile != "stock" || !n.Attested || !strings.HasSuffix(n.Phase, "STEADY") {
+			if n.RunningProfile != "stock" || !n.Attested || n.Phase != "steady" {
 				return false, nil
 			}
 		}

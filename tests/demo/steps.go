@@ -46,7 +46,7 @@ func (d *demo) settle(ctx context.Context, id string) error {
 	err := lab.Wait(ctx, limit, "the nodes of job "+id+" to be back", func() (bool, error) {
 		d.result.Job = &Job{}
 		err := d.kernelctl(ctx, d.result.Job, "job", "show", id)
-		return strings.HasSuffix(d.result.Job.Phase, "_DONE"), err
+		return d.result.Job.Phase == "done", err
 	})
 	if err != nil {
 		return err

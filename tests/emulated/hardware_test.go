@@ -32,7 +32,7 @@ type ledger struct {
 // counted is how often a way was tried with success on the cluster's hardware.
 func (l ledger) counted(way string) string {
 	for _, r := range l.Rows {
-		if r.Way == "BOOT_WAY_"+strings.ToUpper(way) && r.Profile == "mitgcm" && r.Hardware.Board == "Emulated-Node" && r.Hardware.Firmware == "1.0" {
+		if r.Way == way && r.Profile == "mitgcm" && r.Hardware.Board == "Emulated-Node" && r.Hardware.Firmware == "1.0" {
 			return fmt.Sprintf("%d of %d", r.Successes, r.Tries)
 		}
 	}

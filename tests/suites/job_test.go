@@ -201,7 +201,7 @@ func (c *cluster) settled(names ...string) {
 	}
 	c.wait(settleLimit, "nodes on stock", func() bool {
 		for _, n := range c.nodes() {
-			if slices.Contains(names, n.Name) && (n.RunningProfile != "stock" || !n.Attested || !strings.HasSuffix(n.Phase, "STEADY")) {
+			if slices.Contains(names, n.Name) && (n.RunningProfile != "stock" || !n.Attested || n.Phase != "steady") {
 				return false
 			}
 		}

@@ -196,7 +196,7 @@ func (c *cluster) settled() {
 		}
 		c.kernelctl(&list, "node", "list")
 		for _, n := range list.Nodes {
-			if n.Profile != "stock" || !n.Attested || !strings.HasSuffix(n.Phase, "STEADY") {
+			if n.Profile != "stock" || !n.Attested || n.Phase != "steady" {
 				return false
 			}
 		}
