@@ -111,6 +111,7 @@ func (c *cluster) noRequeues() {
 			Reference string `json:"reference"`
 			Restarts  int    `json:"restart_count"`
 			Reason    string `json:"reason"`
+			Phase     string `json:"phase"`
 		} `json:"jobs"`
 	}
 	c.kernelctl(&list, "job", "list", "--limit=1000")
@@ -127,7 +128,7 @@ func (c *cluster) noRequeues() {
 		known := c.requeued[run]
 		c.requeued[run] = true
 		switch {
-		case j.Restarts == 0, known:
+		case j.Restarts == 0, known, j.Phase == "waiting": // or held in Slurm's queue, without a run
 		case chance[fmt.Sprintf("%s/%d", whole, j.Restarts-1)]:
 			c.t.Logf("job %s: run %d after a start of slurmd that Slurm mistook for a boot", j.Reference, j.Restarts)
 		default:
