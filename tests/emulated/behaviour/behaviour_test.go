@@ -123,12 +123,15 @@ func (c *cluster) noRequeues() {
 		chance[run] = chance[run] || strings.Contains(j.Reason, "took an earlier start of slurmd")
 	}
 	for _, j := range list.Jobs {
+		if j.Phase == "waiting" {
+			continue // in Slurm's queue, without a run
+		}
 		run := fmt.Sprintf("%s/%d", j.Reference, j.Restarts)
 		whole, _, _ := strings.Cut(j.Reference, "+")
 		known := c.requeued[run]
 		c.requeued[run] = true
 		switch {
-		case j.Restarts == 0, known, j.Phase == "waiting": // or held in Slurm's queue, without a run
+		case j.Restarts == 0, known:
 		case chance[fmt.Sprintf("%s/%d", whole, j.Restarts-1)]:
 			c.t.Logf("job %s: run %d after a start of slurmd that Slurm mistook for a boot", j.Reference, j.Restarts)
 		default:
