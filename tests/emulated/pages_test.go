@@ -15,7 +15,6 @@ import (
 
 // notHere are commands of the pages that an emulated cluster cannot do.
 var notHere = map[string]string{
-	"journalctl":                         "no systemd",
 	"kernelctl web":                      "it serves until it is interrupted; package web has its tests",
 	"kernelctl run report 12":            "without cgroups no run has a result",
 	"kernelctl profile release mitgcm@1": "a release follows a quarantine, as in operate.md",
