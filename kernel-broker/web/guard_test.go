@@ -7,23 +7,50 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 // guarded is a page of user 1000 over TCP, whose connections are said to come from a user.
 type guarded struct {
-	t    *testing.T
-	at   string
-	uid  int
-	err  error
-	keys []string
+	t  *testing.T
+	at string
+
+	mu     sync.Mutex // the server's connections and its tests are not one goroutine
+	uid    int
+	err    error
+	issued []string
+}
+
+// from says whose the next connections are.
+func (g *guarded) from(uid int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.uid, g.err = uid, err
+}
+
+// keys of the links so far.
+func (g *guarded) keys() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.issued)
 }
 
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
 	g := &guarded{t: t, uid: 1000}
-	guard := NewGuard(1000, func(net.Addr, net.Addr) (int, error) { return g.uid, g.err }, func(key string) { g.keys = append(g.keys, key) })
+	owner := func(net.Addr, net.Addr) (int, error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.uid, g.err
+	}
+	guard := NewGuard(1000, owner, func(key string) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.issued = append(g.issued, key)
+	})
 	served := httptest.NewUnstartedServer(serve(t, cluster(4), func(o *Options) { o.Guard = guard }).Handler())
 	served.Config.ConnContext = guard.Connection
 	served.Start()
@@ -65,7 +92,7 @@ func header(name, value string) func(*http.Request) {
 
 func TestGuard(t *testing.T) {
 	g := newGuarded(t)
-	link := "/open?key=" + g.keys[0]
+	link := "/open?key=" + g.keys()[0]
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 	refused := func(what string, want int, path string, change ...func(*http.Request)) {
 		t.Helper()
@@ -81,13 +108,13 @@ func TestGuard(t *testing.T) {
 	refused("the same with the port", 421, link, host("127.0.0.1.attacker.example:80"))
 	refused("no name", 421, link, host(":80"))
 	refused("a frame on another site", 403, link, header("Sec-Fetch-Site", "cross-site"))
-	g.uid = 1001
+	g.from(1001, nil)
 	refused("another user with the key", 403, link)
-	g.uid, g.err = 1000, errors.New("no such socket")
+	g.from(1000, errors.New("no such socket"))
 	refused("an unknown user with the key", 403, link)
-	g.err = nil
-	if len(g.keys) != 1 {
-		t.Fatalf("refused requests have used the key: %d keys", len(g.keys))
+	g.from(1000, nil)
+	if keys := g.keys(); len(keys) != 1 {
+		t.Fatalf("refused requests have used the key: %d keys", len(keys))
 	}
 	w := g.ask(link)
 	if w.StatusCode != http.StatusSeeOther || w.Header.Get("Location") != "/" || len(w.Cookies()) != 1 {
@@ -104,9 +131,9 @@ func TestGuard(t *testing.T) {
 	if w := g.ask("/", with(mine), host("localhost:9999")); w.StatusCode != http.StatusOK {
 		t.Errorf("through a tunnel from another port: %d", w.StatusCode)
 	}
-	g.uid = 1001
+	g.from(1001, nil)
 	refused("another user with the cookie", 403, "/", with(mine))
-	g.uid = 1000
+	g.from(1000, nil)
 	refused("another name with the cookie", 421, "/", with(mine), host("attacker.example"))
 	refused("a script of another port", 403, "/", with(mine), header("Sec-Fetch-Site", "same-site"))
 	if w := g.ask("/", with(mine), header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Mode", "navigate")); w.StatusCode != http.StatusOK {
@@ -115,17 +142,18 @@ func TestGuard(t *testing.T) {
 	forged := *mine[0]
 	forged.Value = strings.Repeat("A", len(forged.Value))
 	refused("a forged cookie", 401, "/", with([]*http.Cookie{&forged}))
-	if w := g.ask("/open?key=" + g.keys[1]); w.StatusCode != http.StatusSeeOther || len(g.keys) != 3 || g.keys[1] == g.keys[2] {
-		t.Errorf("the next link: %v, keys %v", w, g.keys)
+	w = g.ask("/open?key=" + g.keys()[1])
+	if keys := g.keys(); w.StatusCode != http.StatusSeeOther || len(keys) != 3 || keys[1] == keys[2] {
+		t.Errorf("the next link: %v, keys %v", w, keys)
 	}
 }
 
 // Old sessions give way, so that a page that is open for long holds no more than some.
 func TestSessionsAreFew(t *testing.T) {
 	g := newGuarded(t)
-	first := g.ask("/open?key=" + g.keys[0]).Cookies()
+	first := g.ask("/open?key=" + g.keys()[0]).Cookies()
 	for i := range maxSessions {
-		g.ask("/open?key=" + g.keys[i+1])
+		g.ask("/open?key=" + g.keys()[i+1])
 	}
 	if w := g.ask("/", with(first)); w.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the oldest of %d sessions: %d", maxSessions+1, w.StatusCode)
