@@ -80,6 +80,14 @@ func (j SlurmJob) Pending() bool {
 		strings.HasPrefix(strings.ReplaceAll(j.Reason, "_", " "), "Nodes required for job are DOWN, DRAINED")
 }
 
+// HeldByUser reports whether the job waits for a release that its user can give, also after a requeue in held state.
+func (j SlurmJob) HeldByUser() bool {
+	return j.Reason == "JobHeldUser" || strings.Contains(j.Reason, "held state")
+}
+
+// HeldByAdministrator reports whether an administrator has to release the job.
+func (j SlurmJob) HeldByAdministrator() bool { return j.Reason == "JobHeldAdmin" }
+
 // Before is the order in which Slurm considers jobs that wait.
 func (j SlurmJob) Before(other SlurmJob) bool {
 	if j.Tier != other.Tier {

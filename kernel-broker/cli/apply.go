@@ -105,7 +105,7 @@ func (a *app) profileApply(ctx context.Context, all []prepared, s *signature, re
 // update of stock is not undone by an older file. A version that is not registered yet becomes the default as the file says.
 func (a *app) keepDefault(ctx context.Context, profile *api.Profile) error {
 	now, err := a.profileIfAny(ctx, profile.GetName())
-	if err != nil || findVersion(now, profile.GetDefaultVersion()) == nil {
+	if err != nil || convert.FindVersion(now, profile.GetDefaultVersion()) == nil {
 		return err
 	}
 	if now.GetDefaultVersion() != profile.GetDefaultVersion() {
@@ -219,7 +219,7 @@ func (a *app) apply(ctx context.Context, one prepared, reason string) error {
 	}
 	now, err := a.send(ctx, one.profile, reason, func(*api.Profile) int { return len(one.profile.GetVersions()) })
 	for _, v := range one.profile.GetVersions() {
-		if is := findVersion(now, v.GetKernel().GetVersion()); is != nil {
+		if is := convert.FindVersion(now, v.GetKernel().GetVersion()); is != nil {
 			a.sayMeasured(refOf(is), measuredOf(is))
 		}
 	}
@@ -277,7 +277,7 @@ func (a *app) rehearse(ctx context.Context, profile *api.Profile) error {
 }
 
 func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) {
-	if old := findVersion(now, v.GetKernel().GetVersion()); old != nil {
+	if old := convert.FindVersion(now, v.GetKernel().GetVersion()); old != nil {
 		if old.GetMeasured() == nil && v.GetMeasured() != nil {
 			a.say("would add to %s what was measured", refOf(v))
 			a.sayMeasured(refOf(v), measuredOf(v))

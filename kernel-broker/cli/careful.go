@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -58,21 +59,27 @@ func (a *app) careful(c *cobra.Command, say preview) *cobra.Command {
 	return a.rehearsed(c, say)
 }
 
+// versionNamed is the version that an argument names, with its profile.
+func (a *app) versionNamed(ctx context.Context, text string) (ref kb.Ref, profile *api.Profile, v *api.ProfileVersion, err error) {
+	if ref, err = versionRef(text); err != nil {
+		return ref, nil, nil, err
+	}
+	if profile, err = a.profile(ctx, ref.Profile); err != nil {
+		return ref, nil, nil, err
+	}
+	if v = convert.FindVersion(profile, ref.Version); v == nil {
+		return ref, nil, nil, fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kb.ErrNotFound)
+	}
+	return ref, profile, v, nil
+}
+
 func (a *app) promotePreview(ctx context.Context, args []string) error {
-	ref, err := versionRef(args[0])
-	if err != nil {
+	ref, profile, v, err := a.versionNamed(ctx, args[0])
+	switch state := convert.VersionState(v); {
+	case err != nil:
 		return err
-	}
-	profile, err := a.profile(ctx, ref.Profile)
-	if err != nil {
-		return err
-	}
-	v := findVersion(profile, ref.Version)
-	switch {
-	case v == nil:
-		return fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kb.ErrNotFound)
-	case versionState(v) != stateAvailable:
-		return fmt.Errorf("%s is %s: %w", ref, versionState(v), kb.ErrFailedPrecondition)
+	case state != convert.VersionAvailable:
+		return fmt.Errorf("%s is %s: %w", ref, state, kb.ErrFailedPrecondition)
 	case profile.GetDefaultVersion() == ref.Version:
 		a.say("%s is the default version already", ref)
 	default:
@@ -82,18 +89,10 @@ func (a *app) promotePreview(ctx context.Context, args []string) error {
 }
 
 func (a *app) quarantinePreview(ctx context.Context, args []string) error {
-	ref, err := versionRef(args[0])
-	if err != nil {
-		return err
-	}
-	profile, err := a.profile(ctx, ref.Profile)
-	if err != nil {
-		return err
-	}
-	v := findVersion(profile, ref.Version)
+	ref, _, v, err := a.versionNamed(ctx, args[0])
 	switch {
-	case v == nil:
-		return fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kb.ErrNotFound)
+	case err != nil:
+		return err
 	case v.GetQuarantine() != nil:
 		a.say("%s was quarantined already", ref)
 	default:

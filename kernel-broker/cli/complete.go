@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
@@ -124,7 +125,7 @@ func (a *app) complete(ctx context.Context, o offer, word string) ([]string, cob
 func offerJobs(ctx context.Context, a *app) (words []string, err error) {
 	jobs, err := a.jobs(ctx, &api.ListJobsRequest{Limit: 50, Waiting: true})
 	for _, j := range jobs {
-		words = append(words, fmt.Sprintf("%s\t%s %s, %s", reference(j), j.GetUser(), kernelRef(j.GetProfile(), j.GetVersion()), jobPhase(j)))
+		words = append(words, fmt.Sprintf("%s\t%s %s, %s", convert.JobName(j), j.GetUser(), kernelRef(j.GetProfile(), j.GetVersion()), jobPhase(j)))
 	}
 	slices.Sort(words)
 	return slices.Compact(words), err
@@ -161,7 +162,7 @@ func offerKernels(ctx context.Context, a *app) (words []string, err error) {
 	for _, p := range profiles {
 		words = append(words, p.GetName()+"\t"+p.GetDescription())
 		for _, v := range p.GetVersions() {
-			words = append(words, refOf(v)+"\t"+versionState(v))
+			words = append(words, refOf(v)+"\t"+convert.VersionState(v))
 		}
 	}
 	return words, err

@@ -39,11 +39,6 @@ func (a *app) jobs(ctx context.Context, request *api.ListJobsRequest) ([]*api.Jo
 	return response.GetJobs(), err
 }
 
-// reference is the job's name in Slurm.
-func reference(j *api.Job) string {
-	return cmp.Or(j.GetReference(), fmt.Sprint(j.GetJobId()))
-}
-
 func jobPhase(j *api.Job) string { return convert.Word(j.GetPhase()) }
 
 func begin(j *api.Job) time.Time {

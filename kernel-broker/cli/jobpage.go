@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
@@ -18,7 +19,7 @@ const mostSlow = 5
 func jobRows(p *page, jobs []*api.Job) {
 	p.head("JOB", wide+"RESTART", "USER", "KERNEL", "PHASE", zoned("BEGUN", newest(jobs, begin)), "READY AFTER", "NODES", below+"REASON")
 	for _, j := range jobs {
-		p.row(reference(j), j.GetRestartCount(), j.GetUser(), kernelRef(j.GetProfile(), j.GetVersion()), jobPhase(j),
+		p.row(convert.JobName(j), j.GetRestartCount(), j.GetUser(), kernelRef(j.GetProfile(), j.GetVersion()), jobPhase(j),
 			minute(begin(j)), untilReady(j), hostlist.Compress(j.GetNodes()), j.GetReason())
 	}
 }
@@ -26,7 +27,7 @@ func jobRows(p *page, jobs []*api.Job) {
 // jobPage prints a job: user, nodes, and each step with its duration; of many nodes those that took longest, unless all
 // are to be shown.
 func jobPage(p *page, j *api.Job, all bool) {
-	p.row("Job:", reference(j))
+	p.row("Job:", convert.JobName(j))
 	p.row("Restart:", j.GetRestartCount())
 	p.row("User:", j.GetUser())
 	p.row("Kernel:", kernelRef(j.GetProfile(), j.GetVersion()))

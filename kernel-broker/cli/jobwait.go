@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -59,13 +60,13 @@ func (a *app) jobWait(ctx context.Context, name, target string, limit time.Durat
 			if err != nil {
 				return err
 			}
-			return a.show(job, func(p *page) { p.sentence("job %s is %s%s", reference(job), jobPhase(job), after(job)) })
+			return a.show(job, func(p *page) { p.sentence("job %s is %s%s", convert.JobName(job), jobPhase(job), after(job)) })
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-over:
-			return fmt.Errorf("job %s is still %s after %s: it is not %s yet (kernelctl job why %s)", reference(job), jobPhase(job), seconds(limit), target, name)
+			return fmt.Errorf("job %s is still %s after %s: it is not %s yet (kernelctl job why %s)", convert.JobName(job), jobPhase(job), seconds(limit), target, name)
 		case <-time.After(watchPause):
 		}
 		next, err := a.job(ctx, &api.GetJobRequest{JobId: id})
@@ -90,15 +91,15 @@ func reached(j *api.Job, target string) (bool, error) {
 	})
 	switch j.GetPhase() {
 	case api.AllocationPhase_ALLOCATION_PHASE_FAILED, api.AllocationPhase_ALLOCATION_PHASE_HELD:
-		return false, fmt.Errorf("job %s is %s: %s: %w", reference(j), jobPhase(j), j.GetReason(), kb.ErrFailedPrecondition)
+		return false, fmt.Errorf("job %s is %s: %s: %w", convert.JobName(j), jobPhase(j), j.GetReason(), kb.ErrFailedPrecondition)
 	case api.AllocationPhase_ALLOCATION_PHASE_DONE:
 		if target == forReady && !had {
-			return false, fmt.Errorf("job %s ended before it had its kernel: %w", reference(j), kb.ErrFailedPrecondition)
+			return false, fmt.Errorf("job %s ended before it had its kernel: %w", convert.JobName(j), kb.ErrFailedPrecondition)
 		}
 		return true, nil
 	case api.AllocationPhase_ALLOCATION_PHASE_READY, api.AllocationPhase_ALLOCATION_PHASE_RETURNING:
 		if target == forReady && !had && j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_RETURNING {
-			return false, fmt.Errorf("job %s ended before it had its kernel: %w", reference(j), kb.ErrFailedPrecondition)
+			return false, fmt.Errorf("job %s ended before it had its kernel: %w", convert.JobName(j), kb.ErrFailedPrecondition)
 		}
 		return target == forReady, nil
 	}

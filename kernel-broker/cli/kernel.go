@@ -172,7 +172,7 @@ func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, fi
 	}
 	now, err := a.send(ctx, withVersion(profile, r, v), r.admitting.reason, func(p *api.Profile) int { return len(p.GetVersions()) })
 	if err == nil {
-		a.sayMeasured(refOf(v), measuredOf(findVersion(now, v.GetKernel().GetVersion())))
+		a.sayMeasured(refOf(v), measuredOf(convert.FindVersion(now, v.GetKernel().GetVersion())))
 	}
 	return err
 }
@@ -307,7 +307,7 @@ func (a *app) kernelShow(ctx context.Context, args []string) error {
 	if ref.Version == 0 {
 		ref.Version = profile.GetDefaultVersion()
 	}
-	v := findVersion(profile, ref.Version)
+	v := convert.FindVersion(profile, ref.Version)
 	if v == nil {
 		return fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kb.ErrNotFound)
 	}
@@ -321,7 +321,7 @@ func (a *app) kernelShow(ctx context.Context, args []string) error {
 func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 	k := v.GetKernel()
 	p.row("Kernel:", refOf(v))
-	p.row("State:", versionState(v))
+	p.row("State:", convert.VersionState(v))
 	if q := v.GetQuarantine(); q != nil {
 		p.row("Quarantined:", clock(q.GetSince().AsTime())+" "+q.GetReason())
 	}

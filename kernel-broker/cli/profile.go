@@ -55,7 +55,7 @@ func (a *app) profileList(ctx context.Context, _ []string) error {
 			for _, v := range profile.GetVersions() {
 				versions = append(versions, fmt.Sprint(v.GetKernel().GetVersion()))
 			}
-			gain, whole := versionGain(findVersion(profile, profile.GetDefaultVersion()))
+			gain, whole := versionGain(convert.FindVersion(profile, profile.GetDefaultVersion()))
 			p.row(profile.GetName(), profile.GetDefaultVersion(), strings.Join(versions, ","), profileState(profile), p.figure(gain), p.figure(whole),
 				profile.GetApplication(), profile.GetDescription())
 		}
@@ -74,10 +74,10 @@ func versionGain(v *api.ProfileVersion) (kernel, whole string) {
 func profileState(profile *api.Profile) string {
 	count := map[string]int{}
 	for _, v := range profile.GetVersions() {
-		count[versionState(v)]++
+		count[convert.VersionState(v)]++
 	}
 	var parts []string
-	for _, state := range []string{stateQuarantined, stateRetired} {
+	for _, state := range []string{convert.VersionQuarantined, convert.VersionRetired} {
 		switch n := count[state]; n {
 		case 0:
 		case len(profile.GetVersions()):
@@ -87,26 +87,9 @@ func profileState(profile *api.Profile) string {
 		}
 	}
 	if parts == nil {
-		return stateAvailable
+		return convert.VersionAvailable
 	}
 	return strings.Join(parts, ", ")
-}
-
-// States of a version.
-const (
-	stateAvailable   = "available"
-	stateQuarantined = "quarantined"
-	stateRetired     = "retired"
-)
-
-func versionState(v *api.ProfileVersion) string {
-	switch {
-	case v.GetRetired() != nil:
-		return stateRetired
-	case v.GetQuarantine() != nil:
-		return stateQuarantined
-	}
-	return stateAvailable
 }
 
 func (a *app) profileShow(ctx context.Context, args []string) error {
@@ -149,7 +132,7 @@ func versionRows(p *page, versions []*api.ProfileVersion) {
 	for _, v := range versions {
 		k := v.GetKernel()
 		gain, _ := versionGain(v)
-		p.row(refOf(v), versionState(v), p.figure(gain), numberOrNone(v.GetBootFailures()), k.GetRelease(), short(k.GetBuildId()),
+		p.row(refOf(v), convert.VersionState(v), p.figure(gain), numberOrNone(v.GetBootFailures()), k.GetRelease(), short(k.GetBuildId()),
 			bytesOf(k.GetImageSize()+k.GetInitrdSize()+k.GetModulesSize()), strings.Join(k.GetArguments(), " "), minute(v.GetRegisteredAt().AsTime()))
 	}
 }
@@ -289,7 +272,7 @@ func (a *app) releasePreview(ctx context.Context, now *api.Profile, ref kb.Ref, 
 	if err != nil {
 		return err
 	}
-	q := findVersion(now, ref.Version).GetQuarantine()
+	q := convert.FindVersion(now, ref.Version).GetQuarantine()
 	a.say("would release %s, quarantined since %s: %s", ref, clock(q.GetSince().AsTime()), q.GetReason())
 	return nil
 }
@@ -304,18 +287,8 @@ func (a *app) retirePreview(ctx context.Context, now *api.Profile, ref kb.Ref, r
 		a.say("%s was retired already", ref)
 	}
 	for _, v := range response.GetProfile().GetVersions() {
-		if v.GetRetired() != nil && findVersion(now, v.GetKernel().GetVersion()).GetRetired() == nil {
+		if v.GetRetired() != nil && convert.FindVersion(now, v.GetKernel().GetVersion()).GetRetired() == nil {
 			a.say("would retire %s (%s)", refOf(v), v.GetKernel().GetRelease())
-		}
-	}
-	return nil
-}
-
-// findVersion returns a version of a profile; nil if there is none.
-func findVersion(profile *api.Profile, version uint32) *api.ProfileVersion {
-	for _, v := range profile.GetVersions() {
-		if v.GetKernel().GetVersion() == version {
-			return v
 		}
 	}
 	return nil

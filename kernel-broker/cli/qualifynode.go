@@ -13,6 +13,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/cli/qualify"
 )
@@ -81,7 +82,7 @@ func (a *app) anyProfile(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, p := range profiles {
-		if p.GetName() != kb.StockProfile && profileState(p) == stateAvailable {
+		if p.GetName() != kb.StockProfile && profileState(p) == convert.VersionAvailable {
 			return p.GetName(), nil
 		}
 	}

@@ -226,8 +226,8 @@ func (a *app) siteProfiles(ctx context.Context) ([]advice.SiteProfile, error) {
 	}
 	var site []advice.SiteProfile
 	for _, p := range profiles {
-		v := findVersion(p, p.GetDefaultVersion())
-		if p.GetName() == kb.StockProfile || v == nil || versionState(v) != stateAvailable {
+		v := convert.FindVersion(p, p.GetDefaultVersion())
+		if p.GetName() == kb.StockProfile || v == nil || convert.VersionState(v) != convert.VersionAvailable {
 			continue
 		}
 		one := advice.SiteProfile{Name: p.GetName()}

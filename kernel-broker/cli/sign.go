@@ -137,7 +137,7 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w evide
 	if err != nil {
 		return err
 	}
-	v := findVersion(profile, ref.Version)
+	v := convert.FindVersion(profile, ref.Version)
 	if v == nil {
 		return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
 	}

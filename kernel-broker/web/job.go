@@ -10,6 +10,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -30,7 +31,7 @@ func (s *Server) jobs(r *http.Request) (page, error) {
 	var rows []jobRow
 	for _, j := range response.GetJobs() {
 		begun, waited := waitOf(j)
-		name := reference(j)
+		name := convert.JobName(j)
 		if j.GetRestartCount() > 0 {
 			name += fmt.Sprintf(", run %d", j.GetRestartCount()+1)
 		}
@@ -81,7 +82,7 @@ type proofRow struct{ Node, When, Kernel, Release, BuildID string }
 const mostRows = 1000
 
 func jobOf(j *api.Job) jobView {
-	v := jobView{Name: reference(j), User: j.GetUser(), Kernel: jobKernel(j), Phase: jobPhase(j), Reason: j.GetReason(), HandedTo: j.GetHandedTo(),
+	v := jobView{Name: convert.JobName(j), User: j.GetUser(), Kernel: jobKernel(j), Phase: jobPhase(j), Reason: j.GetReason(), HandedTo: j.GetHandedTo(),
 		Restart: int(j.GetRestartCount()), Nodes: len(j.GetNodes())}
 	if plainPath(j.GetProfile()) {
 		v.KernelPath = "/kernels/" + j.GetProfile()

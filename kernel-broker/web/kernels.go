@@ -32,8 +32,8 @@ func (s *Server) kernels(r *http.Request) (page, error) {
 	for _, p := range response.GetProfiles() {
 		row := profileRow{Path: "/kernels/" + p.GetName(), Name: p.GetName(), Application: p.GetApplication(), Description: p.GetDescription(),
 			Default: p.GetDefaultVersion(), Versions: len(p.GetVersions())}
-		if v := versionIn(p, p.GetDefaultVersion()); v != nil {
-			row.State = versionState(v)
+		if v := convert.FindVersion(p, p.GetDefaultVersion()); v != nil {
+			row.State = convert.VersionState(v)
 			row.Kernel, row.Whole = s.o.Source.Gain(v)
 		}
 		rows = append(rows, row)
@@ -82,7 +82,7 @@ func (s *Server) profile(r *http.Request) (*api.Profile, error) {
 
 func (s *Server) versionOf(p *api.Profile, from *api.ProfileVersion) versionView {
 	k := from.GetKernel()
-	v := versionView{Ref: kernelRef(k.GetProfile(), k.GetVersion()), State: versionState(from), Release: k.GetRelease(), BuildID: short(k.GetBuildId()),
+	v := versionView{Ref: kernelRef(k.GetProfile(), k.GetVersion()), State: convert.VersionState(from), Release: k.GetRelease(), BuildID: short(k.GetBuildId()),
 		Arguments: strings.Join(k.GetArguments(), " "), Default: k.GetVersion() == p.GetDefaultVersion(), Failures: from.GetBootFailures(),
 		Size: k.GetImageSize() + k.GetInitrdSize() + k.GetModulesSize(), Registered: from.GetRegisteredAt().AsTime()}
 	v.Kernel, v.Whole = s.o.Source.Gain(from)
@@ -99,26 +99,6 @@ func (s *Server) versionOf(p *api.Profile, from *api.ProfileVersion) versionView
 		v.Report = fmt.Sprintf("/kernels/%s/%d/report", k.GetProfile(), k.GetVersion())
 	}
 	return v
-}
-
-func versionState(v *api.ProfileVersion) string {
-	switch {
-	case v.GetRetired() != nil:
-		return "retired"
-	case v.GetQuarantine() != nil:
-		return "quarantined"
-	}
-	return "available"
-}
-
-// versionIn a profile; nil if it is not there.
-func versionIn(p *api.Profile, version uint32) *api.ProfileVersion {
-	for _, v := range p.GetVersions() {
-		if v.GetKernel().GetVersion() == version {
-			return v
-		}
-	}
-	return nil
 }
 
 // documentOf a version: its report as a page; nil if it has none.
@@ -143,7 +123,7 @@ func (s *Server) readKernelReport(r *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	version, _ := strconv.ParseUint(r.PathValue("version"), 10, 32) // 0 is no version
-	d := documentOf(versionIn(p, uint32(version)))
+	d := documentOf(convert.FindVersion(p, uint32(version)))
 	if d == nil {
 		return nil, fmt.Errorf("version %q of profile %q has no report: %w", r.PathValue("version"), p.GetName(), kb.ErrNotFound)
 	}

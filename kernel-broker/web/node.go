@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -82,7 +83,7 @@ func historyOf(name string, jobs []*api.Job) []nodeEvent {
 	for _, j := range jobs {
 		for _, e := range j.GetTimeline() {
 			if e.GetNode() == name {
-				events = append(events, nodeEvent{e.GetAt().AsTime(), e.GetEvent(), e.GetDetail(), reference(j), jobKernel(j), jobPath(j)})
+				events = append(events, nodeEvent{e.GetAt().AsTime(), e.GetEvent(), e.GetDetail(), convert.JobName(j), jobKernel(j), jobPath(j)})
 			}
 		}
 	}

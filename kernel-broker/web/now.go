@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 // nowView is the first page.
@@ -67,7 +68,7 @@ func (s *Server) lookNow(ctx context.Context) (*nowView, error) {
 
 func (p *palette) now(nodes []*api.Node, jobs []*api.Job, at time.Time) *nowView {
 	nodes = slices.Clone(nodes)
-	slices.SortFunc(nodes, func(a, b *api.Node) int { return natural(a.GetName(), b.GetName()) })
+	slices.SortFunc(nodes, func(a, b *api.Node) int { return hostlist.Natural(a.GetName(), b.GetName()) })
 	v, byName := &nowView{}, make(map[string]*api.Node, len(nodes))
 	for _, n := range nodes {
 		byName[n.GetName()] = n
@@ -97,7 +98,7 @@ func (p *palette) now(nodes []*api.Node, jobs []*api.Job, at time.Time) *nowView
 			}
 			fallthrough
 		case api.AllocationPhase_ALLOCATION_PHASE_WAITING, api.AllocationPhase_ALLOCATION_PHASE_REQUEUED, api.AllocationPhase_ALLOCATION_PHASE_HELD:
-			v.Waits = append(v.Waits, waiting{reference(j), j.GetUser(), jobKernel(j), jobPhase(j), jobPath(j), cmp.Or(j.GetReason(), "no reason is recorded")})
+			v.Waits = append(v.Waits, waiting{convert.JobName(j), j.GetUser(), jobKernel(j), jobPhase(j), jobPath(j), cmp.Or(j.GetReason(), "no reason is recorded")})
 		}
 	}
 	return v
@@ -119,7 +120,7 @@ func lastOf(j *api.Job) time.Time {
 }
 
 func switchOf(j *api.Job, nodes map[string]*api.Node, now time.Time) switching {
-	s := switching{Job: reference(j), User: j.GetUser(), Kernel: jobKernel(j), Phase: jobPhase(j), Path: jobPath(j), Nodes: len(j.GetNodes())}
+	s := switching{Job: convert.JobName(j), User: j.GetUser(), Kernel: jobKernel(j), Phase: jobPhase(j), Path: jobPath(j), Nodes: len(j.GetNodes())}
 	back := j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_RETURNING
 	for _, name := range j.GetNodes() {
 		n := nodes[name]
@@ -203,6 +204,3 @@ func jobPath(j *api.Job) string {
 	}
 	return fmt.Sprintf("/jobs/%d?restart=%d", j.GetJobId(), j.GetRestartCount())
 }
-
-// reference is the job's name in Slurm.
-func reference(j *api.Job) string { return cmp.Or(j.GetReference(), fmt.Sprint(j.GetJobId())) }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -143,10 +144,4 @@ func plural(n int, one string) string {
 }
 
 // grouped writes a number in groups of three.
-func grouped(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
+func grouped(n int) string { return humanize.Comma(int64(n)) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 // span is one way of a job's nodes, to the kernel or back to stock, with a lane for each node.
@@ -148,7 +149,7 @@ func spanOf(title string, begin time.Time, steps []step, nodes []string) span {
 
 // choose the lanes to draw, and mark the slowest phase of the node that was done last.
 func (s *span) choose() {
-	slices.SortFunc(s.Lanes, func(a, b lane) int { return cmp.Or(cmp.Compare(b.Took, a.Took), natural(a.Node, b.Node)) })
+	slices.SortFunc(s.Lanes, func(a, b lane) int { return cmp.Or(cmp.Compare(b.Took, a.Took), hostlist.Natural(a.Node, b.Node)) })
 	if len(s.Lanes) > 0 && len(s.Lanes[0].Phases) > 0 {
 		slow := slices.MaxFunc(s.Lanes[0].Phases, func(a, b phase) int { return cmp.Compare(a.Took, b.Took) })
 		for i, p := range s.Lanes[0].Phases {
@@ -162,7 +163,7 @@ func (s *span) choose() {
 		s.Lanes = s.Lanes[:mostLanes]
 		return // the slowest first
 	}
-	slices.SortFunc(s.Lanes, func(a, b lane) int { return natural(a.Node, b.Node) })
+	slices.SortFunc(s.Lanes, func(a, b lane) int { return hostlist.Natural(a.Node, b.Node) })
 }
 
 // place sets where each phase is drawn, and the axis.

@@ -110,24 +110,6 @@ func TestPhasesFillTheirLane(t *testing.T) {
 	})
 }
 
-func TestNatural(t *testing.T) {
-	names := []string{"a", "a1", "a1-ib", "a2", "a02", "a10", "a10b2", "a10b10", "b", "b1"}
-	rapid.Check(t, func(t *rapid.T) {
-		mixed := rapid.Permutation(names).Draw(t, "names")
-		slices.SortFunc(mixed, natural)
-		if !slices.Equal(mixed, names) {
-			t.Fatalf("sorted: %v", mixed)
-		}
-	})
-	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.StringMatching(`[a-b0-2]{0,5}`)
-		a, b, c := name.Draw(t, "a"), name.Draw(t, "b"), name.Draw(t, "c")
-		if natural(a, b) != -natural(b, a) || (natural(a, b) == 0) != (a == b) || natural(a, b) < 0 && natural(b, c) < 0 && natural(a, c) >= 0 {
-			t.Fatalf("%q, %q and %q have no order", a, b, c)
-		}
-	})
-}
-
 func TestWordsForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{-1: "", 0: "0 ms", 980 * time.Millisecond: "980 ms", time.Second: "1 s", 2550 * time.Millisecond: "2.5 s", 9960 * time.Millisecond: "10 s",
 		95 * time.Second: "95 s", 2 * time.Minute: "2 min", 3 * time.Hour: "3 h", 60 * time.Hour: "2 days"} {

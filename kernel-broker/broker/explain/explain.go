@@ -6,7 +6,6 @@ package explain
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -67,13 +66,13 @@ func (w *Answer) pending(f Facts) {
 	if n := len(w.Nodes); n > 0 {
 		w.Waits = append(w.Waits, fmt.Sprintf("nodes that return to stock after other jobs and that it may get: %d", n))
 	}
-	switch reason := f.Job.Reason; {
-	case reason == "JobHeldUser" || strings.Contains(reason, "held state"):
+	switch {
+	case f.Job.HeldByUser():
 		w.Waits = append(w.Waits, "a release by its user: scontrol release "+f.Job.Reference)
-	case reason == "JobHeldAdmin":
+	case f.Job.HeldByAdministrator():
 		w.Waits = append(w.Waits, "a release by an administrator, who holds it")
 	default:
-		w.Waits = append(w.Waits, "Slurm, whose reason is "+reason)
+		w.Waits = append(w.Waits, "Slurm, whose reason is "+f.Job.Reason)
 	}
 }
 

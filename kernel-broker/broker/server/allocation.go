@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
@@ -147,9 +146,9 @@ func waitingToProto(j kb.SlurmJob) (*api.Job, error) {
 	switch {
 	case j.State != "PENDING":
 		reason = "it has its nodes, and its prolog has not asked for the kernel yet"
-	case j.Reason == "JobHeldUser" || strings.Contains(j.Reason, "held state"): // job requeued in held state
+	case j.HeldByUser():
 		reason = "it is held (" + j.Reason + "): scontrol release " + j.Reference
-	case j.Reason == "JobHeldAdmin":
+	case j.HeldByAdministrator():
 		reason = "it is held by an administrator, who may release it (JobHeldAdmin)"
 	}
 	if !asked && j.Comment() != "" {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
@@ -157,10 +159,27 @@ func FuzzExpand(f *testing.F) {
 }
 
 func TestNatural(t *testing.T) {
-	want := strings.Fields("1 2 10 gpu01 gpu1 n n2 n02 n10 n10a n10b n11 r1n9 r1n10 r2n1")
-	got := slices.Clone(want)
+	got := strings.Fields("1 2 10 gpu01 gpu1 n n2 n02 n10 n10a n10b n11 r1n9 r1n10 r2n1")
 	slices.Reverse(got)
 	if slices.SortFunc(got, Natural); strings.Join(got, " ") != "1 2 10 gpu1 gpu01 n n2 n02 n10 n10a n10b n11 r1n9 r1n10 r2n1" {
 		t.Errorf("sorted: %v", got)
 	}
+}
+
+func TestNaturalIsAnOrder(t *testing.T) {
+	names := []string{"a", "a1", "a1-ib", "a2", "a02", "a10", "a10b2", "a10b10", "b", "b1"}
+	rapid.Check(t, func(t *rapid.T) {
+		mixed := rapid.Permutation(names).Draw(t, "names")
+		slices.SortFunc(mixed, Natural)
+		if !slices.Equal(mixed, names) {
+			t.Fatalf("sorted: %v", mixed)
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringMatching(`[a-b0-2]{0,5}`)
+		a, b, c := name.Draw(t, "a"), name.Draw(t, "b"), name.Draw(t, "c")
+		if Natural(a, b) != -Natural(b, a) || (Natural(a, b) == 0) != (a == b) || Natural(a, b) < 0 && Natural(b, c) < 0 && Natural(a, c) >= 0 {
+			t.Fatalf("%q, %q and %q have no order", a, b, c)
+		}
+	})
 }
