@@ -68,7 +68,7 @@ const AskedFor = 10 * time.Second
 func Node(was kb.SlurmSide, row kb.SlurmNode, f Facts) kb.SlurmSide {
 	next := was
 	next.Service = service(was, row, f)
-	next.Awaited = awaited(was, row, f)
+	next.Awaited = awaited(was, next.Service, row, f)
 	if next.Awaited.Awaits() {
 		next.Awaited.Since = f.Now
 		if was.Awaited.Awaits() {
@@ -83,20 +83,20 @@ func Node(was kb.SlurmSide, row kb.SlurmNode, f Facts) kb.SlurmSide {
 	return next
 }
 
-func awaited(was kb.SlurmSide, row kb.SlurmNode, f Facts) kb.SlurmBoot {
+func awaited(was kb.SlurmSide, said kb.Service, row kb.SlurmNode, f Facts) kb.SlurmBoot {
 	switch {
 	case row.PoweringUp():
 		return kb.SlurmBoot{Phase: kb.BootPoweringUp, Owner: kb.OwnerJob}
 	case !row.RebootIssued():
 		return kb.SlurmBoot{}
 	case row.BootForgotten():
-		return kb.SlurmBoot{Phase: kb.BootForgotten, Owner: issuedBy(was, row, f)}
+		return kb.SlurmBoot{Phase: kb.BootForgotten, Owner: issuedBy(was, said, row, f)}
 	}
-	return kb.SlurmBoot{Phase: kb.BootIssued, Owner: issuedBy(was, row, f)}
+	return kb.SlurmBoot{Phase: kb.BootIssued, Owner: issuedBy(was, said, row, f)}
 }
 
 // issuedBy is whose the boot is that slurmctld has issued.
-func issuedBy(was kb.SlurmSide, row kb.SlurmNode, f Facts) kb.BootOwner {
+func issuedBy(was kb.SlurmSide, said kb.Service, row kb.SlurmNode, f Facts) kb.BootOwner {
 	issued := was.Awaited.Owner
 	switch {
 	case ours(row):
@@ -105,7 +105,7 @@ func issuedBy(was kb.SlurmSide, row kb.SlurmNode, f Facts) kb.BootOwner {
 		return kb.OwnerJob
 	case returnIsOver(was, row, f):
 		return kb.OwnerBroker
-	case issued == kb.OwnerBroker && anotherIssued(was, row, f):
+	case issued == kb.OwnerBroker && anotherIssued(was, said, row):
 		return kb.OwnerAdministrator
 	case issued != kb.OwnerNone && issued != kb.OwnerJob:
 		return issued
@@ -159,9 +159,9 @@ func returnIsOver(was kb.SlurmSide, row kb.SlurmNode, f Facts) bool {
 
 // anotherIssued reports whether the issued boot is an administrator's, ours having been issued and ended between two polls:
 // slurmctld adds to a reason that the boot is issued, and this reason was not there when ours was.
-func anotherIssued(was kb.SlurmSide, row kb.SlurmNode, f Facts) bool {
+func anotherIssued(was kb.SlurmSide, said kb.Service, row kb.SlurmNode) bool {
 	return row.Reason != row.PlainReason() && row.PlainReason() != was.Service.Reason &&
-		row.Foreign() && !service(was, row, f).Nobodys() && was.Service.Author != kb.AuthorWithdrawn &&
+		row.Foreign() && !said.Nobodys() && was.Service.Author != kb.AuthorWithdrawn &&
 		(was.Restore == nil || was.Restore.Reason != row.PlainReason())
 }
 
