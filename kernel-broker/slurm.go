@@ -113,9 +113,11 @@ type SlurmNode struct {
 	// ResumeAfter is when Slurm ends that by itself (resumeafter=, from 23.02 on); zero if it does not.
 	ResumeAfter time.Time
 
-	Partitions, Features []string
-	CPUs                 uint64
-	MemoryMiB            uint64
+	Partitions []string
+	// Features are the active ones, Available also those that a boot may make active.
+	Features, Available []string
+	CPUs                uint64
+	MemoryMiB           uint64
 }
 
 // Reserved reports whether the node is in a reservation that has begun.
@@ -324,7 +326,7 @@ func (v SlurmView) Changed(old SlurmView, node func(name string), job func(id ui
 // Equal reports whether slurmctld says the same of a node.
 func (n SlurmNode) Equal(o SlurmNode) bool {
 	return n.Name == o.Name && n.State == o.State && n.Reason == o.Reason && n.By == o.By && n.ResumeAfter.Equal(o.ResumeAfter) &&
-		n.CPUs == o.CPUs && n.MemoryMiB == o.MemoryMiB && slices.Equal(n.Flags, o.Flags) && slices.Equal(n.Partitions, o.Partitions) && slices.Equal(n.Features, o.Features)
+		n.CPUs == o.CPUs && n.MemoryMiB == o.MemoryMiB && slices.Equal(n.Flags, o.Flags) && slices.Equal(n.Partitions, o.Partitions) && slices.Equal(n.Features, o.Features) && slices.Equal(n.Available, o.Available)
 }
 
 // Equal reports whether slurmctld says the same of a job, its comment and its demand aside.

@@ -69,9 +69,13 @@ func lanes(a plan.Action) []string {
 		return []string{"reset " + a.Node}
 	}
 	var list []string
+	kind := "node "
+	if a.Kind == plan.SetFeatures {
+		kind = "features " // no boot waits for what is only shown
+	}
 	for _, node := range append([]string{a.Node}, a.Nodes...) {
 		if node != "" {
-			list = append(list, "node "+node)
+			list = append(list, kind+node)
 		}
 	}
 	reference := a.Reference

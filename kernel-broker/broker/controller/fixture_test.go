@@ -206,6 +206,16 @@ func (f *fakeSlurm) StartNow(_ context.Context, reference string) error {
 	return f.call(func() {}, "start %s", reference)
 }
 
+func (f *fakeSlurm) SetFeatures(_ context.Context, nodes []string, available, active string) error {
+	return f.call(func() {
+		for _, name := range nodes {
+			n := f.nodes[name]
+			n.Available, n.Features = strings.Split(available, ","), strings.Split(active, ",")
+			f.nodes[name] = n
+		}
+	}, "features %s %s of %s", strings.Join(nodes, ","), active, available)
+}
+
 func (f *fakeSlurm) SetNoRequeue(_ context.Context, reference string) error {
 	return f.call(func() {}, "norequeue %s", reference)
 }

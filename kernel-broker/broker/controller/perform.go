@@ -14,7 +14,7 @@ import (
 )
 
 // errOvertaken: an administrator said something of the node after the poll that the action was decided by.
-var errOvertaken = errors.New("the node's reason has changed")
+var errOvertaken = errors.New("what slurmctld says of it has changed")
 
 // upToDate returns errOvertaken if the action would overwrite what was said of a node since the plan saw it. What is
 // said in the milliseconds between this and the command is lost: Slurm has no conditional update.
@@ -31,6 +31,12 @@ func (e *executor) upToDate(ctx context.Context, a plan.Action) error {
 		return err
 	}
 	for _, seen := range a.Seen {
+		if now := nodes[seen.Name]; a.Kind == plan.SetFeatures {
+			if !slices.Equal(now.Features, seen.Features) || !slices.Equal(now.Available, seen.Available) {
+				return fmt.Errorf("node %q: %w to %q", seen.Name, errOvertaken, now.Available)
+			}
+			continue
+		}
 		if now := nodes[seen.Name]; (now.Reason != seen.Reason || now.By != seen.By) && now.Reason != "" && !now.Ours() {
 			return fmt.Errorf("node %q: %w to %q", seen.Name, errOvertaken, now.Reason)
 		}
@@ -108,6 +114,8 @@ func (e *executor) carryOut(ctx context.Context, a plan.Action) error {
 		return e.reboot(ctx, a.Node)
 	case plan.CountFault:
 		return e.countFault(ctx, a)
+	case plan.SetFeatures:
+		return slurm.SetFeatures(ctx, a.Nodes, a.Available, a.Text)
 	case plan.UndoGate:
 		return slurm.UndoPrologDrain(ctx, a.Node, a.By)
 	}

@@ -241,7 +241,7 @@ func (w *simWorld) quiet() bool {
 func (w *simWorld) quietOrFailed() bool {
 	return w.broker.up && len(w.broker.records.allocs) == 0 && len(w.slurm.reservations) == 0 &&
 		!w.any(func(n *kb.Node, s *simSlurmNode) bool {
-			settled := n.Steady() && n.Desired.IsStock() && w.nodes[n.Name].slurmd.Running && !s.requested && !s.issued && !s.poweringUp
+			settled := n.Steady() && n.Desired.IsStock() && w.nodes[n.Name].slurmd.Running && !s.requested && !s.issued && !s.poweringUp && s.active == simFeature
 			failed := n.Failure != nil && s.drained
 			return !settled && !failed || n.KeptFor != "" || n.Slurm.Armed()
 		})

@@ -29,6 +29,10 @@ func (s *simSlurm) perform(a plan.Action) error {
 			if n.requested {
 				n.requested, n.asap, n.reason = false, false, ""
 			}
+		case plan.SetFeatures:
+			if err := s.setFeatures(n, a.Available, a.Text); err != nil {
+				return err
+			}
 		}
 	}
 	j := s.find(a.Reference)
@@ -70,6 +74,21 @@ func (s *simSlurm) perform(a plan.Action) error {
 	case plan.DropReservation:
 		s.dropReservation(a.Text)
 	}
+	return nil
+}
+
+// setFeatures refuses an active feature that is not available, as slurmctld does. The site's own has to stay.
+func (s *simSlurm) setFeatures(n *simSlurmNode, available, active string) error {
+	all := strings.Split(available, ",")
+	for _, f := range strings.Split(active, ",") {
+		if !slices.Contains(all, f) {
+			return fmt.Errorf("%s: active feature %s is not available", n.name, f)
+		}
+	}
+	if !slices.Contains(all, simFeature) || !slices.Contains(strings.Split(active, ","), simFeature) {
+		s.w.fail("%s loses its own feature: %s of %s", n.name, active, available)
+	}
+	n.available, n.active = available, active
 	return nil
 }
 

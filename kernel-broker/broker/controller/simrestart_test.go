@@ -19,6 +19,7 @@ func (s *simSlurm) restart() {
 	asks := s.w.now.Add(s.w.between(500*time.Millisecond, 4*time.Second))
 	for _, n := range s.nodes {
 		n.poweringUp, n.unheard = false, false
+		n.available, n.active = simFeature, simFeature
 		n.unknown, n.asks = !n.down && !n.issued, asks
 	}
 }

@@ -17,6 +17,7 @@ const (
 	simEpilogLimit   = 3 * time.Second
 	simNoReply       = "Not responding"
 	simNoReboot      = "reboot timed out"
+	simFeature       = "ib" // that slurm.conf gives each node
 )
 
 // simJob is a job as slurmctld has it.
@@ -58,10 +59,12 @@ type simSlurmNode struct {
 	heard                       time.Time // when slurmd last answered: a later boot is a crash
 	unknown                     bool      // slurmctld was restarted, and has heard nothing since
 	asks                        time.Time // when it asks such a node to register
+	available, active           string    // features
 }
 
 func (n *simSlurmNode) view() kb.SlurmNode {
 	v := kb.SlurmNode{Name: n.name, State: "IDLE", Reason: n.reason, Partitions: []string{"main"}, CPUs: 1, MemoryMiB: 1}
+	v.Available, v.Features = strings.Split(n.available, ","), strings.Split(n.active, ",")
 	flag := func(set bool, name string) {
 		if set {
 			v.Flags = append(v.Flags, name)

@@ -60,7 +60,7 @@ func newSimWorld(t testing.TB, seed uint64, nodes int) *simWorld {
 		name := fmt.Sprintf("n%d", i+1)
 		w.names = append(w.names, name)
 		w.nodes[name] = newSimNode(w, name)
-		w.slurm.nodes[name] = &simSlurmNode{name: name, lastSeen: w.now}
+		w.slurm.nodes[name] = &simSlurmNode{name: name, lastSeen: w.now, available: simFeature, active: simFeature}
 	}
 	return w
 }
@@ -144,7 +144,7 @@ func simPlanConfig(canReset bool) plan.Config {
 	c.SwitchLimit, c.LoadLimit = 70*time.Second, 15*time.Second
 	c.ResetGrace, c.RebootTimeout = 30*time.Second, 30*time.Second
 	c.AgentLimit, c.KeepLimit, c.StockTimeout = 15*time.Second, 10*time.Second, 20*time.Second
-	c.CanReset = canReset
+	c.CanReset, c.ActiveFeatures = canReset, true
 	return c
 }
 

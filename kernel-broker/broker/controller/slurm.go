@@ -34,6 +34,7 @@ type Slurm interface {
 	Cancel(ctx context.Context, reference string) error
 	StartNow(ctx context.Context, reference string) error
 	Comment(ctx context.Context, reference, text string) error
+	SetFeatures(ctx context.Context, nodes []string, available, active string) error
 	SetNoRequeue(ctx context.Context, reference string) error
 	Reserve(ctx context.Context, name, reference, user string, nodes []string) error
 	DropReservation(ctx context.Context, name string) error

@@ -63,6 +63,8 @@ const (
 	RebootNode Kind = "reboot"
 	// CountFault counts a failed boot against its kernel.
 	CountFault Kind = "count fault"
+	// SetFeatures shows the proven kernel of nodes as their active feature: Text, of those in Available.
+	SetFeatures Kind = "set features"
 	// UndoGate takes back the drain that the gate brought about.
 	UndoGate Kind = "undo gate's drain"
 )
@@ -78,6 +80,8 @@ type Action struct {
 	// User that a reservation is for.
 	User string
 	Text string
+	// Available features, of which those in Text are active.
+	Available string
 	// Token of the boot that a reset ends.
 	Token string
 	Fault kb.Fault
@@ -87,7 +91,7 @@ type Action struct {
 	State string
 	// Until is when Slurm is to end that state; zero if it is not.
 	Until time.Time
-	// Seen are the nodes as the plan saw them, where the action replaces a node's state or reason. An action that an
+	// Seen are the nodes as the plan saw them, where the action replaces a node's state, reason or features. An action that an
 	// administrator's command has overtaken is dropped.
 	Seen []kb.SlurmNode
 }
@@ -134,11 +138,11 @@ func (d *decision) receipts() {
 	}
 }
 
-// replaces are the actions that replace a node's state or reason.
+// replaces are the actions that replace a node's state, reason or features.
 var replaces = map[Kind]bool{LabelNodes: true, Disarm: true, DrainNode: true, DownNode: true, ResumeNode: true, EndWait: true,
-	RestoreState: true, SettleBoot: true}
+	RestoreState: true, SettleBoot: true, SetFeatures: true}
 
 // Key tells actions apart.
 func (a Action) Key() string {
-	return strings.Join([]string{string(a.Kind), a.Node, strings.Join(a.Nodes, ","), a.Job.String(), a.Reference, a.Token, a.Fault.Token, a.Text, a.By, a.State}, "|")
+	return strings.Join([]string{string(a.Kind), a.Node, strings.Join(a.Nodes, ","), a.Job.String(), a.Reference, a.Token, a.Fault.Token, a.Text, a.Available, a.By, a.State}, "|")
 }

@@ -81,6 +81,7 @@ func Decide(in Input) Output {
 	d.runRecords(ids)
 	d.armAll()
 	d.labelAll()
+	d.features()
 	d.endings()
 	d.reservations()
 	d.collect(ids)

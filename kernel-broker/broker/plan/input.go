@@ -43,6 +43,8 @@ type Config struct {
 	RebootTimeout time.Duration `yaml:"reboot_timeout"`
 	// CanReset says that nodes can be reset from outside.
 	CanReset bool `yaml:"-"`
+	// ActiveFeatures has slurmctld show the kernel that a node runs.
+	ActiveFeatures bool `yaml:"-"`
 }
 
 // Defaults returns the configuration of a broker that was told nothing.

@@ -72,6 +72,7 @@ func (s *oneJob) Comment(context.Context, string, string) error                 
 func (s *oneJob) HoldForUser(context.Context, string) error                             { return nil }
 func (s *oneJob) StartNow(context.Context, string) error                                { return nil }
 func (s *oneJob) StartID(context.Context) (string, error)                               { return "b", nil }
+func (s *oneJob) SetFeatures(context.Context, []string, string, string) error           { return nil }
 func (s *oneJob) SetNoRequeue(context.Context, string) error                            { return nil }
 func (s *oneJob) DropReservation(context.Context, string) error                         { return nil }
 func (s *oneJob) Requeue(ctx context.Context, reference string) error                   { return s.Hold(ctx, reference) }

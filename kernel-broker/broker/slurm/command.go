@@ -20,6 +20,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/cache"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/slurmexec"
 )
@@ -121,6 +122,12 @@ func (c *Client) ArmReturn(ctx context.Context, nodes []string) error {
 // Label sets the reason of the nodes' states and keeps the states.
 func (c *Client) Label(ctx context.Context, nodes []string, reason string) error {
 	return c.change(ctx, "update", "nodename="+strings.Join(nodes, ","), "reason="+reason)
+}
+
+// SetFeatures replaces the available and the active features of nodes. One that is active has to be available, and setting
+// the available ones alone makes them active.
+func (c *Client) SetFeatures(ctx context.Context, nodes []string, available, active string) error {
+	return c.change(ctx, "update", "nodename="+hostlist.Compress(nodes), "availablefeatures="+available, "activefeatures="+active)
 }
 
 // Disarm cancels a boot that Slurm has not started.

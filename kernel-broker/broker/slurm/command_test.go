@@ -81,6 +81,9 @@ func TestChanges(t *testing.T) {
 		{"hold a component for the user", func(ctx context.Context, c *Client) error { return c.HoldForUser(ctx, "12+0") }, "scontrol <uhold> <12>\n"},
 		{"cancel", func(ctx context.Context, c *Client) error { return c.Cancel(ctx, "12_3") }, "scancel <12_3>\n"},
 		{"comment", func(ctx context.Context, c *Client) error { return c.Comment(ctx, "12", hostile) }, "scontrol <update> <jobid=12> <admincomment=kernel-broker: " + strings.ReplaceAll(hostile, "\n", "; ") + ">\n"},
+		{"features", func(ctx context.Context, c *Client) error {
+			return c.SetFeatures(ctx, []string{"n1", "n2"}, "ib,kernel=mitgcm", "ib")
+		}, "scontrol <update> <nodename=n[1-2]> <availablefeatures=ib,kernel=mitgcm> <activefeatures=ib>\n"},
 		{"no requeue", func(ctx context.Context, c *Client) error { return c.SetNoRequeue(ctx, "12") }, "scontrol <update> <jobid=12> <requeue=0>\n"},
 		{"reserve", func(ctx context.Context, c *Client) error {
 			return c.Reserve(ctx, "kernel-broker-12_3", "12_3", "alice", []string{"n1"})

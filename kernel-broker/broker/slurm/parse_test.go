@@ -170,7 +170,7 @@ func TestPendingReasons(t *testing.T) {
 }
 
 // The head of a line as scontrol 22.05 prints it.
-const nodeHead = "NodeName=n2 Arch=x86_64 CoresPerSocket=1  CPUAlloc=2 CPUEfctv=2 CPUTot=2 CPULoad=12.45 AvailableFeatures=(null) ActiveFeatures=(null) " +
+const nodeHead = "NodeName=n2 Arch=x86_64 CoresPerSocket=1  CPUAlloc=2 CPUEfctv=2 CPUTot=2 CPULoad=12.45 AvailableFeatures=ib,gpu ActiveFeatures=ib " +
 	"Gres=(null) NodeAddr=localhost NodeHostName=localhost Port=17822 Version=22.05.8 OS=Linux 6.1.0-49-amd64 #1 SMP PREEMPT_DYNAMIC Debian 6.1.174-1  " +
 	"RealMemory=100 AllocMem=100 FreeMem=18234 Sockets=2 Boards=1 State="
 
@@ -216,6 +216,9 @@ func TestParseNode(t *testing.T) {
 			}
 			n, ok := scontrol.ParseNode(line)
 			got := facts{n.Waiting(), n.RebootIssued(), n.Armed(), n.Drained(), n.Down(), n.Free(), n.NotResponding()}
+			if !slices.Equal(n.Features, []string{"ib"}) || !slices.Equal(n.Available, []string{"ib", "gpu"}) {
+				t.Errorf("features %q of %q", n.Features, n.Available)
+			}
 			if !ok || n.Name != "n2" || n.Reason != c.reason || c.reason != "" && n.By != "root@2026-11-20T11:46:18" || got != c.want {
 				t.Errorf("parseNode = %+v, %v: %+v, want %+v", n, ok, got, c.want)
 			}

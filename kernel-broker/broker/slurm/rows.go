@@ -75,7 +75,7 @@ func compact(n kb.SlurmNode) kb.SlurmNode {
 	for _, word := range []*string{&n.Name, &n.State, &n.Reason, &n.By} {
 		one(word)
 	}
-	for _, words := range [][]string{n.Flags, n.Partitions, n.Features} {
+	for _, words := range [][]string{n.Flags, n.Partitions, n.Features, n.Available} {
 		for i := range words {
 			one(&words[i])
 		}

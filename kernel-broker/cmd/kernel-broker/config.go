@@ -52,6 +52,8 @@ type config struct {
 		Limit       time.Duration `yaml:"limit"`
 		PollBusy    time.Duration `yaml:"poll_busy"`
 		PollIdle    time.Duration `yaml:"poll_idle"`
+		// ActiveFeatures shows the kernel of each node in sinfo.
+		ActiveFeatures bool `yaml:"active_features"`
 	} `yaml:"slurm"`
 
 	Munge struct {
@@ -120,6 +122,7 @@ func defaults() config {
 	c.Slurm.Limit = 15 * time.Second
 	c.Slurm.PollBusy = 250 * time.Millisecond
 	c.Slurm.PollIdle = 2 * time.Second
+	c.Slurm.ActiveFeatures = true
 	c.Munge.Socket = munge.DefaultSocket
 	c.Policy = defaultPolicy
 	c.Audit.MaxFileBytes = audit.DefaultMaxBytes
@@ -142,6 +145,7 @@ func defaults() config {
 // plan returns the limits for decisions.
 func (c config) plan() plan.Config {
 	p := c.Switch.Config
+	p.ActiveFeatures = c.Slurm.ActiveFeatures
 	p.CanReset, p.RunDeliverLimit, p.RunRequestLimit = len(c.ResetCommand) > 0, c.Runs.DeliverLimit, c.Runs.RequestLimit
 	p.RunsOfUser = c.Runs.OfUser
 	return p

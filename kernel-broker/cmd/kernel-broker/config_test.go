@@ -109,14 +109,15 @@ func keys(of reflect.Type) []string {
 }
 
 func TestDefaultsReachThePlan(t *testing.T) {
-	if got, want := defaults().plan(), plan.Defaults(); got != want {
+	want := plan.Defaults()
+	want.ActiveFeatures = true
+	if got := defaults().plan(); got != want {
 		t.Errorf("plan %+v, want %+v", got, want)
 	}
 	c, err := load(write(t, "reset_command: [/bin/bmc, '{node}']\nswitch:\n  limit: 3m\n  stock_attempts: 5\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := plan.Defaults()
 	want.CanReset, want.SwitchLimit, want.StockAttempts = true, 3*time.Minute, 5
 	if got := c.plan(); got != want {
 		t.Errorf("plan %+v, want %+v", got, want)

@@ -116,9 +116,9 @@ func equip(n *kb.SlurmNode, key, value string) {
 	case "Partitions":
 		n.Partitions = strings.Split(value, ",")
 	case "ActiveFeatures":
-		if value != "" && value != "(null)" && value != "N/A" {
-			n.Features = strings.Split(value, ",")
-		}
+		n.Features = features(value)
+	case "AvailableFeatures":
+		n.Available = features(value)
 	case "CPUTot", "CPUEfctv": // available to jobs, since 22.05
 		if v := number(); n.CPUs == 0 || v < n.CPUs {
 			n.CPUs = v
@@ -128,4 +128,11 @@ func equip(n *kb.SlurmNode, key, value string) {
 	case "MemSpecLimit":
 		n.MemoryMiB -= min(number(), n.MemoryMiB)
 	}
+}
+
+func features(value string) []string {
+	if value == "" || value == "(null)" || value == "N/A" {
+		return nil
+	}
+	return strings.Split(value, ",")
 }

@@ -39,6 +39,7 @@ type slurmNode struct {
 	poweringUp, requested, issued bool
 	asap, drained, down           bool
 	reason, by                    string
+	available, active             string // features
 	request, registered           time.Time
 }
 
@@ -190,12 +191,12 @@ func (n *slurmNode) line(out []byte) []byte {
 		text = "Reason=" + n.reason + " [" + n.by + "]"
 	}
 	at := clock(n.registered)
-	return fmt.Appendf(out, "NodeName=%s Arch=x86_64 CoresPerSocket=1  CPUAlloc=%d CPUEfctv=2 CPUTot=2 CPULoad=0.10 AvailableFeatures=(null) "+
-		"ActiveFeatures=(null) Gres=(null) NodeAddr=%s NodeHostName=%s Port=6818 Version=24.11.5 "+
+	return fmt.Appendf(out, "NodeName=%s Arch=x86_64 CoresPerSocket=1  CPUAlloc=%d CPUEfctv=2 CPUTot=2 CPULoad=0.10 AvailableFeatures=%s "+
+		"ActiveFeatures=%s Gres=(null) NodeAddr=%s NodeHostName=%s Port=6818 Version=24.11.5 "+
 		"OS=Linux 6.1.0-56-amd64 #1 SMP PREEMPT_DYNAMIC Debian 6.1.192-1 (2026-11-01)  RealMemory=1024 AllocMem=0 FreeMem=16000 Sockets=2 Boards=1 "+
 		"State=%s ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A Partitions=main  BootTime=%s SlurmdStartTime=%s LastBusyTime=%s "+
 		"ResumeAfterTime=None CfgTRES=cpu=2,mem=1G,billing=2 AllocTRES= CurrentWatts=0 AveWatts=0  %s\n",
-		n.name, cpus, n.name, n.name, n.state(), at, at, at, text)
+		n.name, cpus, n.available, n.active, n.name, n.name, n.state(), at, at, at, text)
 }
 
 // config is what of scontrol show config is asked for.
@@ -246,7 +247,12 @@ func (s *slurmctld) run(program string, words []string) (string, error) {
 			n.because("", "")
 		})
 	case words[0] == "update" && values["nodename"] != "":
-		return s.each(values["nodename"], func(n *slurmNode) { s.update(n, values["state"], values["reason"]) })
+		return s.each(values["nodename"], func(n *slurmNode) {
+			s.update(n, values["state"], values["reason"])
+			if features, set := values["availablefeatures"]; set {
+				n.available, n.active = features, values["activefeatures"]
+			}
+		})
 	case words[0] == "update":
 		j := s.jobs[number(values["jobid"])]
 		if j == nil {
@@ -267,9 +273,25 @@ func number(text string) uint32 {
 	return uint32(n)
 }
 
-// each changes nodes of a list with commas.
+// expand lists the nodes of a list such as n00001,n00002 or n[00001-00003,00007].
+func (s *slurmctld) expand(list string) (names []string) {
+	ranges, bracket := strings.CutPrefix(list, "n[")
+	for item := range strings.SplitSeq(strings.TrimSuffix(ranges, "]"), ",") {
+		first, last, _ := strings.Cut(item, "-")
+		if !bracket {
+			names = append(names, item)
+			continue
+		}
+		for i := number(first); i <= number(cmp.Or(last, first)); i++ {
+			names = append(names, fmt.Sprintf("n%0*d", len(first), i))
+		}
+	}
+	return names
+}
+
+// each changes nodes of a list.
 func (s *slurmctld) each(list string, change func(*slurmNode)) (string, error) {
-	for name := range strings.SplitSeq(list, ",") {
+	for _, name := range s.expand(list) {
 		n := s.nodes[name]
 		if n == nil {
 			return "", fmt.Errorf("invalid node name specified: %s", name)

@@ -75,6 +75,10 @@ func TestBroughtToItsKernelAndBack(t *testing.T) {
 	do(client.ArmReturn(t.Context(), nodes))
 	do(client.Label(t.Context(), []string{"n00002"}, "kprof: app@1 for job 7"))
 	do(client.Comment(t.Context(), "7", "half"))
+	do(client.SetFeatures(t.Context(), []string{"n00001", "n00002", "n00004"}, "kernel=app", "kernel=app"))
+	if read, err := client.Nodes(t.Context(), nodes); err != nil || !slices.Equal(read["n00002"].Features, []string{"kernel=app"}) || read["n00003"].Available != nil {
+		t.Errorf("%+v, %v", read, err)
+	}
 	if read, err := client.Nodes(t.Context(), nodes); err != nil || read["n00002"].Reason != "kprof: app@1 for job 7" || !strings.HasPrefix(read["n00002"].By, "root@") || !read["n00003"].Unnamed() {
 		t.Errorf("%+v, %v", read, err)
 	}

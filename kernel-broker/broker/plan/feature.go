@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// FeaturePrefix begins each feature that the broker sets. All others are the site's.
+const FeaturePrefix = "kernel="
+
+// features has each node's proven kernel shown as its active feature. slurmctld takes no active feature that is not available,
+// so a kernel becomes available first: on all nodes with the same features by one command, since slurmctld splits its
+// configuration of nodes whose available features differ.
+func (d *decision) features() {
+	if !d.in.Config.ActiveFeatures {
+		return
+	}
+	active, missing := map[string][]string{}, map[string][]string{}
+	for _, name := range d.order {
+		s, known := d.slurmNode(name)
+		if !known {
+			continue
+		}
+		site, shown := splitFeatures(s.Features)
+		want := kernelFeature(d.nodes[name])
+		switch all := strings.Join(s.Available, ","); {
+		case want != "" && !slices.Contains(s.Available, want):
+			missing[all] = append(missing[all], want)
+		case strings.Join(shown, ",") != want:
+			key := setFeatures(s.Available, site, want).Key()
+			active[key] = append(active[key], name)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(active)) {
+		names := active[key]
+		s, _ := d.slurmNode(names[0])
+		site, _ := splitFeatures(s.Features)
+		d.setFeatures(names, setFeatures(s.Available, site, kernelFeature(d.nodes[names[0]])))
+	}
+	for _, all := range slices.Sorted(maps.Keys(missing)) {
+		d.makeAvailable(all, missing[all])
+	}
+}
+
+// makeAvailable adds kernels to the available features of all nodes that have these. Nodes that run another kernel show it
+// again after the next poll.
+func (d *decision) makeAvailable(all string, kernels []string) {
+	same := map[string][]string{}
+	for name := range d.in.Nodes {
+		if s, known := d.slurmNode(name); known && strings.Join(s.Available, ",") == all {
+			site, _ := splitFeatures(s.Features)
+			key := strings.Join(site, ",")
+			same[key] = append(same[key], name)
+		}
+	}
+	site, have := splitFeatures(strings.Split(all, ","))
+	kernels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(have, kernels))))
+	available := strings.TrimPrefix(strings.Join(append(site, kernels...), ","), ",") // all may be empty
+	for _, active := range slices.Sorted(maps.Keys(same)) {
+		d.setFeatures(same[active], Action{Kind: SetFeatures, Available: available, Text: active})
+	}
+}
+
+func setFeatures(available, site []string, kernel string) Action {
+	if kernel != "" {
+		site = append(site, kernel)
+	}
+	return Action{Kind: SetFeatures, Available: strings.Join(available, ","), Text: strings.Join(site, ",")}
+}
+
+func (d *decision) setFeatures(names []string, a Action) {
+	slices.Sort(names)
+	a.Nodes = names
+	d.act(a)
+}
+
+// kernelFeature names the profile that a node is proven to run; none on stock.
+func kernelFeature(n *kb.Node) string {
+	if ref := n.Running.Ref; ref.Profile != "" && !ref.IsStock() {
+		return FeaturePrefix + ref.Profile
+	}
+	return ""
+}
+
+// splitFeatures tells the site's features from the broker's.
+func splitFeatures(all []string) (site, kernels []string) {
+	for _, f := range all {
+		if strings.HasPrefix(f, FeaturePrefix) {
+			kernels = append(kernels, f)
+		} else {
+			site = append(site, f)
+		}
+	}
+	return site, kernels
+}
