@@ -322,10 +322,15 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 	if agent.Slurmd.Start != n.SlurmdStart || d.jobNotYetHere(n) {
 		return
 	}
+	// A return ends on stock: a slurmd that claimed its boot before would have Slurm wait no more, and the boot that follows
+	// would be a crash to it.
+	if !n.Running.Ref.IsStock() && n.Slurm.Awaited.Owner != kb.OwnerJob {
+		return
+	}
 	// Slurm must be seen to wait still at the end of that time: once it has
 	// the registration, another one would be a node that rebooted.
 	seen, begun, from := d.in.Slurm.At, agent.Slurmd.At, d.slurmdNotBefore(n)
-	if begun.Before(from) && !seen.Before(from) || seen.Sub(begun) > d.in.Config.RegisterRetry {
+	if begun.Before(from) && !seen.Before(from) || seen.Sub(later(begun, d.in.Began)) > d.in.Config.RegisterRetry {
 		n.SlurmdStart++
 	}
 }
