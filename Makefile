@@ -318,6 +318,10 @@ bench-mpi: deps-long build ## measure MPI messages between two nodes on stock, s
 bench-scale: build-go ## measure the broker at 1,000 and 10,000 simulated nodes, a quarter of an hour on two idle cores (ARGS="--nodes 1000 --pprof build/scale-profiles")
 	@build/bin/kb-bench scale $(ARGS)
 
+.PHONY: bench-faults
+bench-faults: build-go ## kill, stop and cut off one of two brokers, and members of etcd, 30 times each, under jobs of simulated nodes (an hour; ARGS="--kinds kill --times 5")
+	@build/bin/kb-bench faults $(ARGS)
+
 .PHONY: emulated-shell
 emulated-shell: build-go build-c ## a shell on an emulated cluster, which ends with it (KB_SLURM=26.05, ARGS="--user root")
 	@build/bin/kb-emulated $(ARGS)

@@ -74,6 +74,8 @@ type Status struct {
 	Connected bool
 	// Fresh: Desired came over the stream that is up.
 	Fresh bool
+	// Epoch of the broker that sent Desired; 0 for one without.
+	Epoch uint64
 }
 
 // Link is safe for concurrent use.
@@ -248,7 +250,7 @@ func (l *Link) receive(stream api.NodeService_ConnectClient, watch *silence.Watc
 		}
 		switch m := response.GetMessage().(type) {
 		case *api.ConnectResponse_Desired:
-			l.receiveDesired(convert.DesiredFromProto(m.Desired, time.Now()), m.Desired.GetAnswersHeartbeats())
+			l.receiveDesired(convert.DesiredFromProto(m.Desired, time.Now()), response.GetEpoch(), m.Desired.GetAnswersHeartbeats())
 		case *api.ConnectResponse_JobEnding:
 			l.answered(m.JobEnding.GetQuery(), m.JobEnding.GetKept())
 		case *api.ConnectResponse_Heartbeat:
@@ -281,13 +283,13 @@ func (l *Link) current(epoch uint64) error {
 
 // receiveDesired keeps the newest. Generations are compared within a stream only: a
 // broker that lost its state begins again, and its desired state counts too.
-func (l *Link) receiveDesired(desired kb.DesiredState, answers bool) {
+func (l *Link) receiveDesired(desired kb.DesiredState, epoch uint64, answers bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.status.Fresh && desired.Generation < l.status.Desired.Generation {
 		return
 	}
-	l.status.Desired, l.status.Fresh, l.answers = &desired, true, answers
+	l.status.Desired, l.status.Fresh, l.status.Epoch, l.answers = &desired, true, epoch, answers
 	l.notify()
 }
 

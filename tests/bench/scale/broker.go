@@ -24,6 +24,8 @@ const cluster = "scale"
 // broker is the built program, with a folder of its own.
 type broker struct {
 	program, dir, address string
+	data                  string // its data folder
+	more                  string // further settings
 	cmd                   *exec.Cmd
 	exited                chan struct{}
 }
@@ -44,14 +46,23 @@ func freeAddress() (string, error) {
 // connections is what the broker is allowed: each node's, and some that begin before others end.
 func connections(nodes int) int { return max(nodes*5/4+1000, 8192) }
 
-// configure writes the settings of broker and hooks: the defaults, but for paths and the number of connections.
+// configure writes the broker's settings: the defaults, but for paths and the number of connections.
 func (b *broker) configure(nodes int, user string) error {
 	settings := fmt.Sprintf("cluster: %s\ndata_dir: %s\nsocket: %s\nlisten: %s\npprof_socket: %s\nslurm: {bin_dir: %s, user: %s}\nlimits: {connections: %d}\n"+
-		"snapshot: ''\nmunge: {socket: ''}\npolicy: ''\n",
-		cluster, b.path("data"), b.path("broker.sock"), b.address, b.path("pprof.sock"), b.path("slurm"), user, connections(nodes))
-	hooks := fmt.Sprintf("broker: unix://%s\nca: ''\nscontrol: %s\nstate_dir: %s\nlog_file: %s\n",
-		b.path("broker.sock"), b.path("slurm/scontrol"), b.path("hook"), b.path("hook.log"))
-	return errors.Join(os.WriteFile(b.path("broker.yaml"), []byte(settings), 0o644), os.WriteFile(b.path("client.yaml"), []byte(hooks), 0o644))
+		"snapshot: ''\nmunge: {socket: ''}\npolicy: ''\n%s",
+		cluster, b.data, b.path("broker.sock"), b.address, b.path("pprof.sock"), b.path("slurm"), user, connections(nodes), b.more)
+	return os.WriteFile(b.path("broker.yaml"), []byte(settings), 0o644)
+}
+
+// configureHooks has hooks ask the first of these brokers that answers.
+func (b *broker) configureHooks(brokers ...*broker) error {
+	var sockets []string
+	for _, one := range brokers {
+		sockets = append(sockets, "unix://"+one.path("broker.sock"))
+	}
+	hooks := fmt.Sprintf("broker: '%s'\nca: ''\nscontrol: %s\nstate_dir: %s\nlog_file: %s\n",
+		strings.Join(sockets, ","), b.path("slurm/scontrol"), b.path("hook"), b.path("hook.log"))
+	return os.WriteFile(b.path("client.yaml"), []byte(hooks), 0o644)
 }
 
 // start runs the program; ended is called when it ends unasked.

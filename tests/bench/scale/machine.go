@@ -38,6 +38,7 @@ type floor struct {
 	slurmctld *slurmctld
 	run       string // stands for the nodes' /run
 	dials     atomic.Int64
+	epochs    epochs
 }
 
 // machine is a node: the product's agent over a machine of which only the time that its steps take is real.
@@ -53,9 +54,11 @@ type machine struct {
 	slurmd decide.Slurmd
 	link   *link.Link // nil while it boots
 	loaded *decide.Target
+	heard  link.Status     // the last desired state, with the broker's epoch
 	cached map[string]bool // images, by digest
 	// boots counts those that it left, and spent is what the simulated steps took.
 	boots int
+	left  bool // this boot
 	spent time.Duration
 	leave context.CancelFunc // ends what runs
 }
@@ -99,7 +102,7 @@ func (m *machine) comeUp() {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	_ = os.Remove(m.state)  // the first boot has none
-	m.slurmd, m.loaded = decide.Slurmd{}, nil
+	m.slurmd, m.loaded, m.left = decide.Slurmd{}, nil, false
 	m.boot = kb.Boot{BootID: hex.EncodeToString(id[:]), BuildID: kernel.BuildID, Release: kernel.Release, Token: token, BootedAt: time.Now()}
 }
 
@@ -107,10 +110,9 @@ func (m *machine) comeUp() {
 func (m *machine) live(ctx context.Context) (err error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	quiet := slog.New(slog.DiscardHandler)
 	var node *agent.Agent
 	stream, err := link.New(link.Options{
-		Broker: m.broker, Source: m.who, Log: quiet, Snapshot: func(string) error { return nil },
+		Broker: m.broker, Source: m.who, Log: slog.New(&m.epochs), Snapshot: func(string) error { return nil },
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
 			m.dials.Add(1)
 			return (&net.Dialer{LocalAddr: m.address}).DialContext(ctx, "tcp", address)
@@ -129,7 +131,7 @@ func (m *machine) live(ctx context.Context) (err error) {
 	m.with(func() { m.link, m.leave = stream, leave })
 	defer m.with(func() { m.link = nil })
 	node, err = agent.New(agent.Parts{
-		Node: m.name, Boot: m.boot, Link: stream, Booter: m, Slurmd: m, NodeState: m.state, Grace: grace, Log: quiet,
+		Node: m.name, Boot: m.boot, Link: listener{stream, m}, Booter: m, Slurmd: m, NodeState: m.state, Grace: grace, Log: quiet,
 		Inventory: func() (kb.Inventory, error) {
 			return kb.Inventory{Architecture: "x86_64", MemoryMiB: 1024, CPUs: 2, RootDevice: "/dev/vda1", RootFilesystem: drivers[0], Drivers: drivers,
 				Hardware: kb.Hardware{Board: "Bench-1", Firmware: "1.0", NIC: "virtio_net@1af4:1000"}}, nil
@@ -165,7 +167,10 @@ func (m *machine) take(ctx context.Context, d time.Duration) error {
 // depart leaves this boot, for what is loaded or for firmware.
 func (m *machine) depart(loaded *decide.Target) {
 	m.with(func() {
-		m.loaded = loaded
+		if m.left {
+			return // an agent whose context ends may take one more step
+		}
+		m.loaded, m.left = loaded, true
 		m.boots++
 		m.leave()
 	})

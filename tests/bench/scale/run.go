@@ -140,13 +140,7 @@ func (s *site) costs(run func() error) (float64, error) {
 func (s *site) connect(ctx context.Context) error {
 	begun := time.Now()
 	cpu, err := s.costs(func() error {
-		for _, m := range s.machines {
-			s.lives.Go(func() {
-				if err := m.life(ctx); err != nil {
-					s.fail(fmt.Errorf("%s: %w", m.name, err))
-				}
-			})
-		}
+		s.switchOn(ctx)
 		return s.connected(ctx, nil)
 	})
 	s.Values["connect_dials"] = float64(s.floor.dials.Load())
@@ -155,6 +149,17 @@ func (s *site) connect(ctx context.Context) error {
 	}
 	s.Values["connect_cpu"], s.Values["connect_time"] = cpu, time.Since(begun).Seconds()
 	return pass(ctx, settle)
+}
+
+// switchOn has all machines boot.
+func (s *site) switchOn(ctx context.Context) {
+	for _, m := range s.machines {
+		s.lives.Go(func() {
+			if err := m.life(ctx); err != nil {
+				s.fail(fmt.Errorf("%s: %w", m.name, err))
+			}
+		})
+	}
 }
 
 func (s *site) idle(ctx context.Context) error {

@@ -39,7 +39,6 @@ func (i *identity) Authorities() ([]*x509.Certificate, error) { return i.authori
 
 // enrol gives every node a key and a certificate, on record in the data of a broker that does not run yet.
 func enrol(ctx context.Context, data string, names []string) (all []*identity, err error) {
-	quiet := slog.New(slog.DiscardHandler)
 	server, err := etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(data, "etcd"), Logger: quiet})
 	if err != nil {
 		return nil, err
@@ -50,6 +49,12 @@ func enrol(ctx context.Context, data string, names []string) (all []*identity, e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
+	return enrolIn(ctx, kept, data, names)
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func enrolIn(ctx context.Context, kept *etcdstore.Store, data string, names []string) (all []*identity, err error) {
 	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(data, "ca"), Cluster: cluster, Host: "ctl", Lifetime: 30 * 24 * time.Hour})
 	if err != nil {
 		return nil, err

@@ -16,8 +16,11 @@ var commands = []string{"scontrol", "squeue", "scancel"}
 
 const socket = "slurmctld"
 
+// runner answers a command; an error is a refusal.
+type runner func(program string, words []string) (string, error)
+
 // serveCommands makes a folder of Slurm's commands, each of them program, and answers them until the listener is closed.
-func serveCommands(dir, program string, s *slurmctld) (net.Listener, error) {
+func serveCommands(dir, program string, run runner) (net.Listener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -36,7 +39,7 @@ func serveCommands(dir, program string, s *slurmctld) (net.Listener, error) {
 			if err != nil {
 				return
 			}
-			go answer(conn, s)
+			go answer(conn, run)
 		}
 	}()
 	return l, nil
@@ -44,14 +47,14 @@ func serveCommands(dir, program string, s *slurmctld) (net.Listener, error) {
 
 // answer reads a command's words, each with a zero byte behind it, and says its exit code in one byte and then what it
 // prints.
-func answer(conn net.Conn, s *slurmctld) {
+func answer(conn net.Conn, run runner) {
 	defer conn.Close()
 	text, err := io.ReadAll(conn)
 	words := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 	if err != nil || len(words) < 2 {
 		return
 	}
-	out, err := s.run(words[0], words[1:])
+	out, err := run(words[0], words[1:])
 	if err != nil {
 		out = "\x01" + words[0] + ": error: " + err.Error() + "\n"
 	} else {

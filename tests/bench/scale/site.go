@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/hook"
@@ -34,7 +35,8 @@ type site struct {
 	fail      context.CancelCauseFunc // ends all: a part does not work
 	broker    *broker
 	slurmctld *slurmctld
-	commands  net.Listener
+	dir       string
+	commands  []net.Listener
 	floor     *floor
 	machines  []*machine
 	lives     sync.WaitGroup // of the machines
@@ -44,6 +46,37 @@ type site struct {
 
 // newSite starts a broker, in a folder that begins empty, and makes its machines, which are off.
 func newSite(ctx context.Context, o Options, nodes int, fail context.CancelCauseFunc, progress io.Writer) (s *site, err error) {
+	s, err = emptySite(o, nodes, fail, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.broker, err = s.newBroker("", s.slurmctld.run); err != nil {
+		return nil, err
+	}
+	s.broker.data = s.broker.path("data")
+	s.floor.broker = s.broker.address
+	if err := errors.Join(s.broker.configure(nodes, s.slurmctld.user), s.broker.configureHooks(s.broker)); err != nil {
+		return nil, err
+	}
+	s.say("keys and certificates")
+	identities, err := enrol(ctx, s.broker.data, s.slurmctld.names)
+	if err != nil {
+		return nil, err
+	}
+	s.build(identities)
+	if err := s.broker.start(fail); err != nil {
+		return nil, err
+	}
+	return s, s.broker.call(func(conn *grpc.ClientConn) error { return register(ctx, conn, emulated.StockName, profile) })
+}
+
+// emptySite has slurmctld with its nodes, and no broker.
+func emptySite(o Options, nodes int, fail context.CancelCauseFunc, progress io.Writer) (*site, error) {
 	me, err := user.Current()
 	if err != nil {
 		return nil, err
@@ -56,44 +89,43 @@ func newSite(ctx context.Context, o Options, nodes int, fail context.CancelCause
 	for i := range names {
 		names[i] = nodeName(i + 1)
 	}
-	s = &site{o: o, progress: progress, fail: fail, broker: &broker{program: o.Broker, dir: dir}, Figures: Figures{nodes, map[string]float64{}},
+	s := &site{o: o, dir: dir, progress: progress, fail: fail, broker: &broker{}, Figures: Figures{nodes, map[string]float64{}},
 		slurmctld: newSlurmctld(fmt.Sprintf("%s(%s)", me.Username, me.Uid), names)}
 	s.slurmctld.reboot = func(nodes []string) { s.hook(nil, "reboot", strings.Join(nodes, ",")) }
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	if s.commands, err = serveCommands(s.broker.path("slurm"), o.Slurm, s.slurmctld); err != nil {
-		return nil, err
-	}
-	if s.broker.address, err = freeAddress(); err != nil {
-		return nil, err
-	}
-	s.floor = &floor{broker: s.broker.address, slurmctld: s.slurmctld, run: shared(dir)}
-	if err := s.broker.configure(nodes, me.Username); err != nil {
-		return nil, err
-	}
-	s.say("keys and certificates")
-	identities, err := enrol(ctx, s.broker.path("data"), names)
+	s.floor = &floor{slurmctld: s.slurmctld, run: shared(dir)}
+	return s, nil
+}
+
+// newBroker has a folder with Slurm's commands, which run answers, and an address.
+func (s *site) newBroker(name string, run runner) (*broker, error) {
+	b := &broker{program: s.o.Broker, dir: filepath.Join(s.dir, name)}
+	commands, err := serveCommands(b.path("slurm"), s.o.Slurm, run)
 	if err != nil {
 		return nil, err
 	}
+	s.commands = append(s.commands, commands)
+	b.address, err = freeAddress()
+	return b, err
+}
+
+// build makes the machines.
+func (s *site) build(identities []*identity) {
 	for i, who := range identities {
 		s.machines = append(s.machines, newMachine(s.floor, i+1, who))
 	}
-	if err := s.broker.start(fail); err != nil {
-		return nil, err
-	}
-	conn, err := grpc.NewClient("unix://"+s.broker.path("broker.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
+// call has a connection to the broker's socket.
+func (b *broker) call(with func(*grpc.ClientConn) error) error {
+	conn, err := grpc.NewClient("unix://"+b.path("broker.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: look, Multiplier: 1, MaxDelay: look}}))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer conn.Close()
-	return s, register(ctx, conn, emulated.StockName, profile)
+	return errors.Join(with(conn), conn.Close())
 }
 
 // shared is a folder in memory, as a node's /run is, or else below dir.
@@ -112,12 +144,10 @@ func (s *site) close() {
 	s.broker.stop(os.Kill)
 	s.fail(context.Canceled)
 	s.lives.Wait()
-	if s.commands != nil {
-		s.commands.Close()
+	for _, l := range s.commands {
+		l.Close()
 	}
-	if s.floor != nil {
-		os.RemoveAll(s.floor.run)
-	}
+	os.RemoveAll(s.floor.run)
 }
 
 // until waits for a condition, and says for what in vain.

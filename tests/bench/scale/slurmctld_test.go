@@ -24,7 +24,7 @@ func served(t *testing.T) (*slurmctld, *slurm.Client) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	s := newSlurmctld("root(0)", []string{"n00001", "n00002", "n00003", "n00004"})
-	l, err := serveCommands(filepath.Join(dir, "bin"), program, s)
+	l, err := serveCommands(filepath.Join(dir, "bin"), program, s.run)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +47,7 @@ not an error.
 Exit codes: 0 measured, 1 something did not work.`,
 		Version: version, SilenceUsage: true, SilenceErrors: true,
 	}
-	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand(), mitgcmCommand(), mpiCommand(), coresCommand(), scaleCommand())
+	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand(), mitgcmCommand(), mpiCommand(), coresCommand(), scaleCommand(), faultsCommand())
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kb-bench:", err)
 		os.Exit(1)
@@ -295,6 +296,43 @@ emulator's, and is not shown.`,
 	}
 	guest.Flags().IntVar(&milliseconds, "milliseconds", 1000, "how long the threads compute")
 	cmd.AddCommand(guest)
+	return cmd
+}
+
+func faultsCommand() *cobra.Command {
+	var o scale.FaultOptions
+	var nodes int
+	var out string
+	cmd := &cobra.Command{
+		Use:   "faults",
+		Short: "Measure how one broker follows another",
+		Long: `kb-bench faults runs two brokers and an etcd of three members, in processes of
+their own, for simulated nodes on which jobs run all the time. Again and again it
+kills the broker that acts (kill), stops it (stop), cuts it off from etcd (cut),
+or kills a member of etcd that follows (member) or leads (leader). It prints how
+long it takes until the other broker acts and answers, and counts lost jobs,
+drained nodes, boots and kernels that should not be, and what the old broker does
+afterwards.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Nodes = []int{nodes}
+			result, err := scale.RunFaults(cmd.Context(), o, os.Stderr)
+			if result == nil || len(result.Kinds) == 0 {
+				return err
+			}
+			result.Command, result.Machine = command(), fmt.Sprintf("%d CPUs", runtime.NumCPU())
+			return errors.Join(err, show(out, result))
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&nodes, "nodes", 200, "number of nodes, in jobs of ten")
+	f.IntVar(&o.Times, "times", 30, "how often each fault happens")
+	f.StringSliceVar(&o.Kinds, "kinds", scale.FaultKinds(), "which faults")
+	f.DurationVar(&o.Stop, "stop", 30*time.Second, "how long a broker is stopped or cut off")
+	f.StringVar(&o.Broker, "broker", "build/bin/kernel-broker", "the broker")
+	f.StringVar(&o.Slurm, "slurm", "build/bin/kb-slurm", "program that stands for Slurm's commands")
+	f.StringVar(&o.Dir, "dir", "build/faults", "folder of the run")
+	f.StringVar(&out, "json", "build/bench-faults.json", "file for the results")
 	return cmd
 }
 
