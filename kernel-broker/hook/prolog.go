@@ -104,7 +104,7 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 	}
 	defer func() { _ = conn.Close() }()
 	service := api.NewAllocationServiceClient(conn)
-	pause, lost := retryPauseMin, time.Now()
+	pause, lost := retryPauseMin, time.Time{}
 	for {
 		result, last, err := p.follow(ctx, service)
 		if err == nil {
@@ -116,8 +116,8 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 		if !transient(err) {
 			return refused, status.Convert(err).Message()
 		}
-		if !last.at.IsZero() {
-			lost, pause = time.Now(), retryPauseMin // a switch may be silent for long; the loss is noticed now
+		if !last.at.IsZero() || lost.IsZero() {
+			lost, pause = time.Now(), retryPauseMin // a switch may be silent for long, and a broker hang; the loss is noticed now
 		}
 		// A broker that says when to retry is not lost.
 		wait, retry := client.RetryAfter(err)

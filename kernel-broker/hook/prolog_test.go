@@ -141,7 +141,6 @@ func TestPrologJoinsAgainWhenTheStreamBreaks(t *testing.T) {
 	}
 }
 
-// A broker without room is not away, however long that lasts.
 // A switch may be silent for longer than a hook waits for a lost broker, and the wait begins with the loss. munged may be
 // away for a moment, too.
 func TestPrologWaitsFromTheLossOn(t *testing.T) {
@@ -167,6 +166,25 @@ func TestPrologWaitsFromTheLossOn(t *testing.T) {
 	}
 }
 
+// A broker that hangs before it says anything is lost when the stream breaks, and not before: another one may act by then.
+func TestPrologLeavesABrokerThatHangs(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.settings("1s", "60s")
+	h.broker.ensure = func(n int, stream api.AllocationService_EnsureKernelServer) error {
+		if n == 1 {
+			time.Sleep(1500 * time.Millisecond)
+			return status.Error(codes.Unavailable, "keepalive ping failed")
+		}
+		return say(stream, isReady, "ready")
+	}
+	h.serve()
+	if code, out, _ := h.prolog(); code != 0 || h.broker.calls() != 2 {
+		t.Errorf("exit %d after %d calls: %s%s", code, h.broker.calls(), out, h.read("log"))
+	}
+}
+
+// A broker without room is not away, however long that lasts.
 func TestPrologWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
