@@ -23,6 +23,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 // documentAdmission is the record of the checks before registration.
@@ -159,7 +160,7 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 		if f.Boot, err = try(ctx, r.kernel, f, dir, nil); err != nil {
 			return fmt.Errorf("%w\n(--no-boot-test registers it without)", err)
 		}
-		a.say("it boots, proves itself and can be left again (%s)", seconds(f.Boot.Took))
+		a.say("it boots, proves itself and can be left again (%s)", rounded.Time(f.Boot.Took))
 	}
 	if r.manifest == "" {
 		if r.manifest, err = writeManifest(dir, *r, f, image); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -264,7 +265,7 @@ func (a *app) applyPreview(ctx context.Context, one prepared) error {
 			return err
 		}
 		if !has {
-			a.say("would upload %s (%s)", file.Path, bytesOf(file.Size))
+			a.say("would upload %s (%s)", file.Path, rounded.Size(file.Size))
 		}
 	}
 	return nil

@@ -23,6 +23,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 // Values of --where and --publish.
@@ -263,7 +264,7 @@ func candidatePage(p *page, c pipeline.Candidate) {
 	p.row("Published:", c.Published)
 	p.row("Release:", c.Release)
 	p.row("Build id:", c.BuildID)
-	p.row("Image:", p.shortDigest(c.ImageDigest)+" "+bytesOf(uint64(c.ImageSize)))
+	p.row("Image:", p.shortDigest(c.ImageDigest)+" "+rounded.Size(uint64(c.ImageSize)))
 	p.row("Made:", clock(c.Made))
 	p.row("Folder:", c.Kernel)
 	if c.Report != "" {
@@ -307,7 +308,7 @@ func (a *app) candidates(name string) error {
 			if c.Measured != nil {
 				gain, _ = gainCells(c.Measured)
 			}
-			p.row(c.Name, c.ID, outcomeWord(c), gain, c.Published, minute(c.Made), bytesOf(uint64(c.ImageSize)), c.Reason)
+			p.row(c.Name, c.ID, outcomeWord(c), gain, c.Published, minute(c.Made), rounded.Size(uint64(c.ImageSize)), c.Reason)
 		}
 	}))
 }

@@ -16,6 +16,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 func (a *app) buildStatusCommand() *cobra.Command {
@@ -58,7 +59,7 @@ func (a *app) buildStatus(name string) error {
 		p.line("")
 		p.head("STEP", "STATE", "TIME", "RESULT", "PROGRESS", "JOB")
 		for _, step := range status.Steps {
-			p.row(step.Name, stepState(step), stepTime(step, time.Now()), unlessZero(step.Bytes, bytesOf(uint64(step.Bytes))), unlessZero(step.Total, fmt.Sprintf("%d of %d", step.Done, step.Total)), step.Job)
+			p.row(step.Name, stepState(step), stepTime(step, time.Now()), unlessZero(step.Bytes, rounded.Size(uint64(step.Bytes))), unlessZero(step.Total, fmt.Sprintf("%d of %d", step.Done, step.Total)), step.Job)
 		}
 		if status.Error != "" {
 			p.line("\n%s", status.Error)
@@ -90,7 +91,7 @@ func stepTime(s graph.StepStatus, now time.Time) string {
 }
 
 func worked(s float64) string {
-	return seconds(time.Duration(s * float64(time.Second)))
+	return rounded.Time(time.Duration(s * float64(time.Second)))
 }
 
 // formatCost sums up the steps that have ended.
@@ -99,7 +100,7 @@ func formatCost(c graph.Cost) string {
 	if c.SecondsBefore > 0 {
 		words += fmt.Sprintf(", %s reused from earlier builds", worked(c.SecondsBefore))
 	}
-	return words + fmt.Sprintf("; results of %s", bytesOf(uint64(c.Bytes)))
+	return words + fmt.Sprintf("; results of %s", rounded.Size(uint64(c.Bytes)))
 }
 
 func (a *app) buildLog(ctx context.Context, name, step string, follow bool) error {

@@ -19,6 +19,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 // eventFlags are what the events are selected by.
@@ -103,7 +104,7 @@ func sentence(e *api.Event) string {
 		parts = append(parts, fmt.Sprintf("(job %d)", e.GetJobId()))
 	}
 	if t := e.GetTook(); t != nil {
-		parts = append(parts, "after "+seconds(t.AsDuration()))
+		parts = append(parts, "after "+rounded.Time(t.AsDuration()))
 	}
 	if who := e.GetWho(); who != "" && who != "kernel-broker" {
 		parts = append(parts, "by "+who)

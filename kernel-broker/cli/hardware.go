@@ -14,6 +14,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 func (a *app) hardwareCommand() *cobra.Command {
@@ -55,11 +56,11 @@ func hardwareTable(p *page, rows []*api.HardwareRow) {
 			if times[phase] == nil {
 				return ""
 			}
-			return seconds(times[phase].GetMedian().AsDuration())
+			return rounded.Time(times[phase].GetMedian().AsDuration())
 		}
 		p95 := ""
 		if total := times["total"]; total != nil {
-			p95 = seconds(total.GetP95().AsDuration())
+			p95 = rounded.Time(total.GetP95().AsDuration())
 		}
 		failure := ""
 		if r.GetFailedNode() != "" {

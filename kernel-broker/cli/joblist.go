@@ -21,6 +21,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 // jobFilter is what job list is asked for.
@@ -214,7 +215,7 @@ type totals struct {
 }
 
 func (t totals) String() string {
-	of := func(s float64) string { return seconds(time.Duration(s * float64(time.Second))) }
+	of := func(s float64) string { return rounded.Time(time.Duration(s * float64(time.Second))) }
 	return fmt.Sprintf("%s waited %s for a turn and %s for the switch", count(t.Jobs, "job"), of(t.Waiting), of(t.Switching))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 // mostSlow is how many of a job's nodes are shown step by step.
@@ -37,6 +38,13 @@ func jobPage(p *page, j *api.Job, all bool) {
 	p.row("Begun:", clock(begin(j)))
 	p.row("Ready after:", untilReady(j))
 	p.field("Nodes handed to job:", j.GetHandedTo())
+	if waits := waitsOf(j, time.Now()); len(waits) > 0 {
+		p.line("")
+		p.head("WAITED FOR", "TOOK")
+		for _, w := range waits {
+			p.row(w.what, rounded.Time(w.took))
+		}
+	}
 	nodes := nodesOf(j)
 	shown := nodes
 	if !all {
@@ -68,6 +76,39 @@ func jobPage(p *page, j *api.Job, all bool) {
 	}
 }
 
+// wait is something that a job waited for.
+type wait struct {
+	what string
+	took time.Duration
+}
+
+// waitsOf says what a job waited for from its start in Slurm until it had its kernel: one after the other.
+func waitsOf(j *api.Job, now time.Time) (waits []wait) {
+	if len(j.GetTimeline()) == 0 {
+		return nil
+	}
+	turn, over := stepsOf(j, now)
+	proven, last := over, "" // of a job without its kernel nobody knows the last node
+	if _, ready := switchTime(j); ready {
+		proven = turn
+	}
+	for _, e := range j.GetTimeline() {
+		if at := e.GetAt().AsTime(); e.GetEvent() == "attested" && at.After(proven) && !at.After(over) {
+			proven, last = at, ", the last of "+e.GetNode()
+		}
+	}
+	for _, w := range []wait{
+		{"its turn: other jobs switched first", turn.Sub(begin(j))},
+		{"the nodes to boot" + last, proven.Sub(turn)},
+		{"Slurm to register the nodes", over.Sub(proven)},
+	} {
+		if w.took >= 100*time.Millisecond { // less is no wait to anybody
+			waits = append(waits, w)
+		}
+	}
+	return waits
+}
+
 func stepRows(p *page, j *api.Job, node string) {
 	p.head("AT", "STEP", "TOOK", "DETAIL")
 	// Events before a node's first step belong to the start of the job.
@@ -78,9 +119,9 @@ func stepRows(p *page, j *api.Job, node string) {
 		}
 		at, took := e.GetAt().AsTime(), ""
 		if !first {
-			took = seconds(at.Sub(last))
+			took = rounded.Time(at.Sub(last))
 		}
-		p.row("+"+seconds(at.Sub(begin(j))), e.GetEvent(), took, e.GetDetail())
+		p.row("+"+rounded.Time(at.Sub(begin(j))), e.GetEvent(), took, e.GetDetail())
 		last, first = at, false
 	}
 }
@@ -143,7 +184,7 @@ func without(all, some []string) []string {
 // untilReady is the time that the user waited for the kernel.
 func untilReady(j *api.Job) string {
 	if took, ready := switchTime(j); ready {
-		return seconds(took)
+		return rounded.Time(took)
 	}
 	return ""
 }

@@ -15,6 +15,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 // What job wait waits for.
@@ -66,7 +67,7 @@ func (a *app) jobWait(ctx context.Context, name, target string, limit time.Durat
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-over:
-			return fmt.Errorf("job %s is still %s after %s: it is not %s yet (kernelctl job why %s)", convert.JobName(job), jobPhase(job), seconds(limit), target, name)
+			return fmt.Errorf("job %s is still %s after %s: it is not %s yet (kernelctl job why %s)", convert.JobName(job), jobPhase(job), rounded.Time(limit), target, name)
 		case <-time.After(watchPause):
 		}
 		next, err := a.job(ctx, &api.GetJobRequest{JobId: id})

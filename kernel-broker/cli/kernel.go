@@ -18,6 +18,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 // registration holds the arguments of kernel register.
@@ -329,12 +330,12 @@ func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 	p.row("Release:", k.GetRelease())
 	p.row("Build id:", k.GetBuildId())
 	p.row("Architecture:", k.GetArchitecture())
-	p.row("Image:", p.shortDigest(k.GetImageDigest())+" "+bytesOf(k.GetImageSize()))
+	p.row("Image:", p.shortDigest(k.GetImageDigest())+" "+rounded.Size(k.GetImageSize()))
 	if k.GetInitrdDigest() != "" {
-		p.row("Initrd:", p.shortDigest(k.GetInitrdDigest())+" "+bytesOf(k.GetInitrdSize()))
+		p.row("Initrd:", p.shortDigest(k.GetInitrdDigest())+" "+rounded.Size(k.GetInitrdSize()))
 	}
 	if k.GetModulesDigest() != "" {
-		p.row("Modules:", p.shortDigest(k.GetModulesDigest())+" "+bytesOf(k.GetModulesSize()))
+		p.row("Modules:", p.shortDigest(k.GetModulesDigest())+" "+rounded.Size(k.GetModulesSize()))
 		for _, m := range o.modules() {
 			p.row("", fmt.Sprintf("%s %s: %s", m.Name, m.Version, strings.Join(m.Modules, ", ")))
 		}

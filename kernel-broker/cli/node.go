@@ -18,6 +18,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
@@ -68,7 +69,7 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		p.row("Kexecs:", n.GetKexecs())
 		i := n.GetInventory()
 		p.row("Architecture:", i.GetArchitecture())
-		p.row("Memory:", bytesOf(i.GetMemoryMib()<<20))
+		p.row("Memory:", rounded.Size(i.GetMemoryMib()<<20))
 		p.row("CPUs:", i.GetCpus())
 		if i.GetCores() > 0 {
 			p.row("Cores:", i.GetCores())

@@ -15,6 +15,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 func (a *app) profileCommand() *cobra.Command {
@@ -133,7 +134,7 @@ func versionRows(p *page, versions []*api.ProfileVersion) {
 		k := v.GetKernel()
 		gain, _ := versionGain(v)
 		p.row(refOf(v), convert.VersionState(v), p.figure(gain), numberOrNone(v.GetBootFailures()), k.GetRelease(), short(k.GetBuildId()),
-			bytesOf(k.GetImageSize()+k.GetInitrdSize()+k.GetModulesSize()), strings.Join(k.GetArguments(), " "), minute(v.GetRegisteredAt().AsTime()))
+			rounded.Size(k.GetImageSize()+k.GetInitrdSize()+k.GetModulesSize()), strings.Join(k.GetArguments(), " "), minute(v.GetRegisteredAt().AsTime()))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
@@ -142,7 +143,7 @@ func runPage(p *page, r *api.Run, found []string) {
 			for _, f := range n.GetFiles() {
 				size += f.GetSize()
 			}
-			p.row(n.GetName(), convert.Word(n.GetState()), len(n.GetFiles()), bytesOf(size), n.GetPartial(), n.GetReason())
+			p.row(n.GetName(), convert.Word(n.GetState()), len(n.GetFiles()), rounded.Size(size), n.GetPartial(), n.GetReason())
 		}
 	}
 	if len(found) > 0 {

@@ -17,6 +17,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
 )
@@ -133,7 +134,7 @@ func (w *watched) picture() error {
 		}
 		if all.IO != nil {
 			files := all.IO.Total(profiling.RegularFiles)
-			line += fmt.Sprintf(", read %s in %d calls, wrote %s in %d", bytesOf(files.Read.Bytes), files.Read.Calls, bytesOf(files.Write.Bytes), files.Write.Calls)
+			line += fmt.Sprintf(", read %s in %d calls, wrote %s in %d", rounded.Size(files.Read.Bytes), files.Read.Calls, rounded.Size(files.Write.Bytes), files.Write.Calls)
 		}
 		for _, name := range all.Collectors {
 			if c, _ := all.Covered(name); !c.Exact {

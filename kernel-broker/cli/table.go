@@ -12,6 +12,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 // Marks at the beginning of a column's title.
@@ -50,7 +52,7 @@ func (p *page) row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, cell := range cells {
 		if d, ok := cell.(time.Duration); ok {
-			cell = seconds(d)
+			cell = rounded.Time(d)
 		}
 		texts[i] = strings.Join(strings.Fields(plain(fmt.Sprint(cell))), " ")
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -46,7 +47,7 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 	for try := 1; ; try++ {
 		stored, err := a.stored(ctx, file.Digest)
 		if err == nil && stored && try == 1 {
-			a.say("%s is stored already (%s)", name, bytesOf(file.Size))
+			a.say("%s is stored already (%s)", name, rounded.Size(file.Size))
 			return nil
 		}
 		if err == nil && !stored {
@@ -126,7 +127,7 @@ func sendFile(stream api.CatalogService_UploadArtifactClient, file catalog.Artif
 // progress shows how far something is: a bar on a terminal, a line at the end
 // elsewhere.
 func (a *app) progress(what string, size uint64) (bar drawn, done func()) {
-	done = func() { a.say("%s: %s done", what, bytesOf(size)) }
+	done = func() { a.say("%s: %s done", what, rounded.Size(size)) }
 	to := io.Discard
 	if a.Terminal {
 		to, done = a.Stderr, func() {}
@@ -162,9 +163,9 @@ func (a *app) artifactList(ctx context.Context, _ []string) error {
 		artifactRows(p, response.GetArtifacts())
 		limit := "no limit"
 		if response.GetLimitBytes() > 0 {
-			limit = "of " + bytesOf(response.GetLimitBytes())
+			limit = "of " + rounded.Size(response.GetLimitBytes())
 		}
-		p.line("%s, %s %s", count(len(response.GetArtifacts()), "file"), bytesOf(response.GetUsedBytes()), limit)
+		p.line("%s, %s %s", count(len(response.GetArtifacts()), "file"), rounded.Size(response.GetUsedBytes()), limit)
 	})
 }
 
@@ -176,7 +177,7 @@ func artifactRows(p *page, files []*api.Artifact) {
 	for _, f := range files {
 		by := cmp.Or(strings.Join(f.GetNeededBy(), ", "), "nothing")
 		digest := strings.TrimPrefix(f.GetDigest(), "sha256:")
-		p.row(short(digest), bytesOf(f.GetSize()), minute(f.GetUsed().AsTime()), by)
+		p.row(short(digest), rounded.Size(f.GetSize()), minute(f.GetUsed().AsTime()), by)
 	}
 }
 
@@ -189,7 +190,7 @@ func (a *app) artifactCollect(ctx context.Context, dryRun bool) error {
 	for _, f := range response.GetRemoved() {
 		freed += f.GetSize()
 	}
-	a.say("%s %s, %s", either(dryRun, "would remove", "removed"), count(len(response.GetRemoved()), "file"), bytesOf(freed))
+	a.say("%s %s, %s", either(dryRun, "would remove", "removed"), count(len(response.GetRemoved()), "file"), rounded.Size(freed))
 	if len(response.GetRemoved()) == 0 && a.isTable() {
 		return nil
 	}

@@ -114,6 +114,10 @@ esac
 [ "$SLURM_CONF$SQUEUE_LOCAL" = %[1]s/slurm.conf1 ] || exit 9
 case "$*" in
 *--jobs=12*"--Format=JobID:12|,RestartCnt:12|,State:20|") ;;
+*--jobs=12*"--Format=JobID:12|,BatchFlag:12|")
+	[ -e %[1]s/interactive ] && batch=0 || batch=1
+	printf '%%-12s|%%-12s|\n' 11 1 12 $batch
+	exit ;;
 *--jobs=12*"--Format=JobID:12,admin_comment:1100")
 	[ ! -e %[1]s/comment ] || printf '%%-12s%%-1100s\n' 11 other 12 "$(cat %[1]s/comment)"
 	exit ;;
@@ -233,9 +237,9 @@ func (h *host) prolog(change ...string) (code int, output string, took time.Dura
 // requeued is what a prolog asks of scontrol whose job does not start.
 const requeued = "requeue incomplete 12"
 
-// held returns the changes but that.
+// held returns the changes but that, and but what is told.
 func (h *host) held() []string {
-	return slices.DeleteFunc(h.asked(), func(change string) bool { return change == requeued })
+	return slices.DeleteFunc(h.asked(), func(change string) bool { return change == requeued || strings.HasPrefix(change, "notify") })
 }
 
 // asked returns the changes requested from scontrol.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -53,6 +54,7 @@ type prolog struct {
 	log      *slog.Logger
 	scontrol scontrol
 	tally    tally
+	teller   *teller
 }
 
 // newProlog reads the job from the environment.
@@ -92,7 +94,12 @@ func runProlog(config client.Config, getenv func(string) string, log *slog.Logge
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer time.AfterFunc(config.PrologLimit, cancel).Stop()
+	p.teller = newTeller(p)
 	result, reason := p.ensure(ctx)
+	if result != ready && result != gone {
+		p.teller.say(reason)
+	}
+	p.teller.end()
 	return p.end(result, reason)
 }
 
@@ -128,6 +135,8 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 			return unreachable, status.Convert(err).Message()
 		}
 		if retry {
+			text, _, _ := strings.Cut(status.Convert(err).Message(), ":")
+			p.teller.say(text)
 			p.log.Info("broker has no room yet, trying again", "reason", status.Convert(err).Message())
 		} else {
 			p.log.Warn("broker lost, trying again", "error", status.Convert(err).Message())
@@ -151,6 +160,7 @@ func (p *prolog) follow(ctx context.Context, service api.AllocationServiceClient
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var last progress
+	waited := false
 	stream, err := service.EnsureKernel(ctx, &api.EnsureKernelRequest{
 		JobId: p.job.id.Job, RestartCount: p.job.id.Restart, Profile: p.job.profile, Nodes: p.job.nodes,
 	})
@@ -170,12 +180,17 @@ func (p *prolog) follow(ctx context.Context, service api.AllocationServiceClient
 			"ready", response.GetNodesReady(), "nodes", response.GetNodesTotal())
 		switch response.GetPhase() {
 		case api.AllocationPhase_ALLOCATION_PHASE_READY:
+			if waited {
+				p.teller.say(fmt.Sprintf("ready, %[1]d of %[1]d nodes", response.GetNodesTotal()))
+			}
 			return ready, last, nil
 		case api.AllocationPhase_ALLOCATION_PHASE_FAILED:
 			return failed, last, nil
 		case api.AllocationPhase_ALLOCATION_PHASE_RETURNING, api.AllocationPhase_ALLOCATION_PHASE_DONE:
 			return gone, last, nil
 		}
+		waited = true
+		p.teller.say(last.message)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 // nodeView is the page of one node.
@@ -70,7 +71,7 @@ func factsOf(n *api.Node) []fact {
 		{"Phase", nodePhase(n)}, {"Runs", runs(n)}, {"Proven", proven}, {"Wanted", kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion())},
 		{"Release", n.GetRelease()}, {"Job", job}, {"Slurm", n.GetSlurmState()}, {"Slurm's reason", n.GetSlurmReason()},
 		{"Agent", agent}, {"Last seen", clock(n.GetLastSeen())}, {"Kexecs", grouped(int(min(n.GetKexecs(), 1<<53)))},
-		{"Memory", size(i.GetMemoryMib() << 20)}, {"CPUs", fmt.Sprint(i.GetCpus())}, {"Application CPUs", i.GetApplicationCpus()},
+		{"Memory", rounded.Size(i.GetMemoryMib() << 20)}, {"CPUs", fmt.Sprint(i.GetCpus())}, {"Application CPUs", i.GetApplicationCpus()},
 		{"Board", h.GetBoard()}, {"Firmware", h.GetFirmware()}, {"Network", h.GetNic()},
 		{"Root", strings.TrimSpace(i.GetRootDevice() + " " + i.GetRootFilesystem())}, {"Drivers in use", strings.Join(i.GetDrivers(), " ")},
 	}

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
 
 //go:embed templates
@@ -25,7 +25,7 @@ var parsed *template.Template
 
 func init() {
 	parsed = template.Must(template.New("").Funcs(template.FuncMap{
-		"body": renderPart, "nav": func() []link { return navigation }, "clock": clock, "ref": kernelRef, "took": took, "bytes": size,
+		"body": renderPart, "nav": func() []link { return navigation }, "clock": clock, "ref": kernelRef, "took": took, "bytes": rounded.Size,
 		"plural": plural, "count": grouped, "percent": func(f float64) string { return fmt.Sprintf("%.3f%%", f) },
 	}).ParseFS(templates, "templates/*.tmpl"))
 }
@@ -97,38 +97,12 @@ func clock(t any) string {
 	return at.Local().Format("2006-01-02 15:04:05 MST")
 }
 
-// took rounds a duration for people.
+// took rounds a duration; a negative one is not known.
 func took(d time.Duration) string {
-	switch {
-	case d < 0:
+	if d < 0 {
 		return ""
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 9950*time.Millisecond:
-		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
-	case d < 100*time.Second:
-		return fmt.Sprintf("%.0f s", d.Seconds())
-	case d < 100*time.Minute:
-		return fmt.Sprintf("%.0f min", d.Minutes())
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%.0f h", d.Hours())
 	}
-	return fmt.Sprintf("%.0f days", d.Hours()/24)
-}
-
-// size rounds a number of bytes for people.
-func size(n uint64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 10<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d B", n)
+	return rounded.Time(d)
 }
 
 func kernelRef(profile string, version uint32) string {

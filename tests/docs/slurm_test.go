@@ -33,7 +33,7 @@ var (
 	squeueFields = []string{"jobid", "arrayjobid", "arraytaskid", "state", "admin_comment", "reason", "reasonlist", "nodelist", "username", "userid", "name", "partition",
 		"numnodes", "restartcnt", "reboot", "prioritylong", "hetjobid", "hetjoboffset", "account"}
 	scontrolVerbs = map[string][]string{
-		"show": {"job", "node", "nodes", "config", "partition", "reservation", "reservations", "assoc_mgr", "hostnames", "step", "licenses"}, "update": nil, "release": nil, "hold": nil,
+		"show": {"job", "node", "nodes", "config", "partition", "reservation", "reservations", "assoc_mgr", "hostnames", "step", "licenses"}, "update": nil, "release": nil, "hold": nil, "notify": nil,
 		"uhold": nil, "requeue": nil, "requeuehold": nil, "reboot": nil, "cancel_reboot": nil, "reconfigure": nil, "suspend": nil, "resume": nil,
 		"create": nil, "delete": nil, "ping": nil, "takeover": nil, "shutdown": nil, "top": nil, "write": {"config", "batch_script"}, "setdebug": nil, "token": nil,
 	}

@@ -98,6 +98,9 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (JobProgress, er
 			p.Ready++
 		}
 	}
+	if a.Switching() && p.Message == "" {
+		p.Message = c.stepLocked(a, p.Ready)
+	}
 	// A job to be held is held before its hook may end the prolog: slurmctld
 	// would requeue it first. Then the sooner the better: see plan.HoldForUser.
 	// Slurm holds no srun and no salloc, whose users wait for the answer.
