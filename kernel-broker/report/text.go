@@ -81,23 +81,36 @@ func (t *textWriter) part(part Component) error {
 	return nil
 }
 
-const lineWidth = 100
+const lineWidth = 80
 
 // paragraph broken into lines between words.
 func (t *textWriter) paragraph(text string) {
-	line := ""
+	for i, line := range wrap(text, lineWidth, lineWidth-2, false) {
+		if i > 0 {
+			line = "  " + line
+		}
+		t.line(line)
+	}
+}
+
+// wrap breaks text into lines between words, and with cut within a word that has no room alone.
+func wrap(text string, first, next int, cut bool) (lines []string) {
+	line, width := "", first
 	for _, word := range strings.Fields(text) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > lineWidth {
-			t.line(line)
-			line = "  "
+		if size := utf8.RuneCountInString(word); line != "" && utf8.RuneCountInString(line)+1+size > width {
+			lines, line, width = append(lines, line), "", next
 		} else if line != "" {
 			line += " "
 		}
 		line += word
+		for all := []rune(line); cut && len(all) > width; all = []rune(line) {
+			lines, line, width = append(lines, string(all[:width])), string(all[width:]), next
+		}
 	}
 	if line != "" {
-		t.line(line)
+		lines = append(lines, line)
 	}
+	return lines
 }
 
 func (t *textWriter) facts(facts Facts) {
@@ -106,9 +119,18 @@ func (t *textWriter) facts(facts Facts) {
 		width = max(width, utf8.RuneCountInString(visible(f.Name)))
 	}
 	for _, f := range facts {
-		t.line(pad(visible(f.Name), width, false) + "  " + f.Text)
+		name, room := visible(f.Name), max(20, lineWidth-width-columnGap)
+		lines := wrap(f.Text, room, room, false)
+		for i, line := range append(lines, make([]string, max(0, 1-len(lines)))...) {
+			if i > 0 {
+				name = ""
+			}
+			t.line(pad(name, width+columnGap, false) + line)
+		}
 	}
 }
+
+const columnGap = 2
 
 func (t *textWriter) table(table Table) error {
 	if _, err := table.Check(); err != nil {
@@ -116,39 +138,110 @@ func (t *textWriter) table(table Table) error {
 	}
 	t.line("")
 	t.paragraph(table.Caption)
-	widths := make([]int, len(table.Columns))
-	for i, column := range table.Columns {
-		widths[i] = utf8.RuneCountInString(visible(column.Title))
-	}
-	rows := append(append([]Row{}, table.Rows...), table.Foot...)
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(visible(cell.Text)))
-		}
-	}
 	heading := make(Row, len(table.Columns))
 	for i, column := range table.Columns {
 		heading[i] = Text(strings.ToUpper(column.Title))
 	}
-	for i, row := range append([]Row{heading}, rows...) {
-		if len(table.Foot) > 0 && i == 1+len(table.Rows) {
+	rows := append(append([]Row{heading}, table.Rows...), table.Foot...)
+	widths := widthsOf(table.Columns, rows)
+	for n, columns := range inBlocks(widths) {
+		if n > 0 {
 			t.line("")
 		}
-		t.row(table.Columns, widths, row)
+		for i, row := range rows {
+			if len(table.Foot) > 0 && i == 1+len(table.Rows) {
+				t.line("")
+			}
+			t.row(table.Columns, columns, widths, row)
+		}
 	}
 	t.paragraph(table.Note)
 	return nil
 }
 
-func (t *textWriter) row(columns []Column, widths []int, row Row) {
-	var line strings.Builder
-	for i, cell := range row {
-		if i > 0 {
-			line.WriteString("  ")
+// leastText is as narrow as a column of text gets; only words longer than mostWord are cut.
+const (
+	leastText = 16
+	mostWord  = 30
+)
+
+// widthsOf are the columns', the widest made narrower where a line has no room: a figure is never broken, a title between words.
+func widthsOf(columns []Column, rows []Row) (widths []int) {
+	least, total := make([]int, len(columns)), -columnGap
+	for i, column := range columns {
+		width := 0
+		for n, row := range rows {
+			text := visible(row[i].Text)
+			width = max(width, utf8.RuneCountInString(text))
+			if n > 0 && column.Numeric {
+				least[i] = max(least[i], utf8.RuneCountInString(text))
+			}
+			for word := range strings.FieldsSeq(text) {
+				if n == 0 || !column.Numeric {
+					least[i] = max(least[i], min(utf8.RuneCountInString(word), mostWord))
+				}
+			}
 		}
-		line.WriteString(pad(visible(cell.Text), widths[i], columns[i].Numeric))
+		if !column.Numeric {
+			least[i] = min(width, max(least[i], leastText))
+		}
+		widths = append(widths, width)
+		total += width + columnGap
 	}
-	t.line(line.String())
+	for ; total > lineWidth; total-- {
+		widest := -1
+		for i := range widths {
+			if widths[i] > least[i] && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}
+
+// inBlocks divides columns that have no room in one line; the first one, which names the row, is in each block.
+func inBlocks(widths []int) (blocks [][]int) {
+	block, total := []int{}, 0
+	for i, width := range widths {
+		if len(block) > 1 && total+columnGap+width > lineWidth {
+			blocks = append(blocks, block)
+			block, total = []int{0}, widths[0]
+		}
+		block = append(block, i)
+		if total += width; i > 0 {
+			total += columnGap
+		}
+	}
+	return append(blocks, block)
+}
+
+func (t *textWriter) row(columns []Column, shown, widths []int, row Row) {
+	cells, height := make([][]string, len(shown)), 1
+	for i, column := range shown {
+		cells[i] = []string{visible(row[column].Text)}
+		if width := widths[column]; utf8.RuneCountInString(cells[i][0]) > width {
+			cells[i] = wrap(cells[i][0], width, width, true)
+		}
+		height = max(height, len(cells[i]))
+	}
+	for at := range height {
+		var line strings.Builder
+		for i, column := range shown {
+			text := ""
+			if at < len(cells[i]) {
+				text = cells[i][at]
+			}
+			if i > 0 {
+				line.WriteString(strings.Repeat(" ", columnGap))
+			}
+			line.WriteString(pad(text, widths[column], columns[column].Numeric))
+		}
+		t.line(line.String())
+	}
 }
 
 func pad(text string, width int, left bool) string {

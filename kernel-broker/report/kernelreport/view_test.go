@@ -5,6 +5,7 @@ package kernelreport
 import (
 	"bytes"
 	"html"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +41,9 @@ func TestPageAndTerminalSayTheSame(t *testing.T) {
 			for _, row := range append(append([]report.Row{}, table.Rows...), table.Foot...) {
 				for _, cell := range row {
 					cells++
-					if !strings.Contains(onPage, ">"+cell.Text+"<") || !strings.Contains(inTerminal, cell.Text) {
+					// A cell without room in the terminal is broken between its words.
+					missing := func(word string) bool { return !strings.Contains(inTerminal, word) }
+					if !strings.Contains(onPage, ">"+cell.Text+"<") || missing(cell.Text) && (cell.Value != nil || slices.ContainsFunc(strings.Fields(cell.Text), missing)) {
 						t.Errorf("%s: %q is not in both", table.Caption, cell.Text)
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -130,8 +131,13 @@ func TestPage(t *testing.T) {
 	if strings.Contains(html.String(), "<script>alert") || strings.Contains(html.String(), "/out/</td>") || strings.Contains(html.String(), `="http`) {
 		t.Error("the page has markup from outside, or links there")
 	}
+	for line := range strings.Lines(text.String()) {
+		if utf8.RuneCountInString(line) > 81 {
+			t.Errorf("a line has more than 80 columns: %q", line)
+		}
+	}
 	said := strings.Join(strings.Fields(text.String()), " ")
-	for _, part := range []string{"small writes in order", "/out/</td>1.data 250 ms 90 ms 4.00 KiB wait_device 80 ms, call 10 ms a.out 7 8 n1"} {
+	for _, part := range []string{"/out/</td>1.data 250 ms 90 ms 4.00 KiB wait_device 80 a.out ms, call 10 ms", "write 7 8 n1"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("the text lacks %q: %s", part, text.String())
 		}
