@@ -40,7 +40,7 @@ const (
 	dialLimit = time.Minute
 	// pingEvery is longer than the longest interval of heartbeats: their answers are
 	// signs of life enough. It is for a broker of 0.2 and before, which answers none.
-	pingEvery   = 150 * time.Second
+	pingEvery   = maxEvery + 30*time.Second
 	pingTimeout = 5 * time.Second
 	// buffer is what the connection keeps for what it reads.
 	buffer = 4 << 10

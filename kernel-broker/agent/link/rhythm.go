@@ -13,7 +13,7 @@ import (
 // maxEvery is what any broker may say.
 const (
 	heartbeatEvery = 5 * time.Second
-	maxEvery       = 2 * time.Minute
+	maxEvery       = 5 * time.Minute
 	maxLate        = 30 * time.Second
 	// maxSpread is the longest time over which a broker may have its agents return.
 	maxSpread = 5 * time.Minute

@@ -150,8 +150,8 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// passRest is the least pause between passes: what a job's nodes say at nearly the same time is decided on together, and written
-// by one commit.
+// passRest is the least pause between passes, as long as the last one at least: what a job's nodes say at nearly the same time is
+// decided on together, and written by one commit.
 const passRest = 20 * time.Millisecond
 
 // Run works until the context ends.
@@ -167,13 +167,15 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		wait, begun := time.Second, time.Now()
 		err := c.pass(ctx)
-		c.o.Passed(time.Since(begun), err)
+		took := time.Since(begun)
+		c.o.Passed(took, err)
 		if err != nil && ctx.Err() == nil {
 			c.log.Error("pass not committed", "error", err)
 			wait = 500 * time.Millisecond
 		}
-		rest(ctx, passRest, nil)
-		rest(ctx, wait-passRest, c.kick)
+		took = max(took, passRest)
+		rest(ctx, took, nil)
+		rest(ctx, wait-took, c.kick)
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -10,14 +10,15 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
-// DefaultHeartbeats is how many heartbeats all agents together send in a second.
-const DefaultHeartbeats = 200
+// DefaultHeartbeats is how many heartbeats all agents together send in a second. They tell of agents that hang: TCP tells
+// within a minute of hosts and networks that are gone, and systemd ends a broker that hangs.
+const DefaultHeartbeats = 50
 
 // MinHeartbeat is the interval of an agent's heartbeats that holds while nobody says
 // another, and MaxHeartbeat the longest one.
 const (
 	MinHeartbeat = 5 * time.Second
-	MaxHeartbeat = 2 * time.Minute
+	MaxHeartbeat = 5 * time.Minute
 )
 
 // returnsPerCPU is how many agents may come in a second for each CPU, half of what one
@@ -85,21 +86,19 @@ func (c *Controller) Turn(node string) time.Duration { return c.pace.turns.Take(
 // begun, and may know of none.
 const reconnectGrace = 10 * time.Second
 
-// allLocked is the rhythm of as many agents as there may be.
-func (c *Controller) allLocked() Rhythm {
-	return rhythmOf(max(len(c.records.nodes), len(c.sessions)), c.o.Heartbeats)
-}
-
-// returnGraceLocked is the same for all agents that may come.
+// returnGraceLocked is the same for as many agents as there may be.
 func (c *Controller) returnGraceLocked() time.Duration {
-	return reconnectGrace + c.allLocked().Spread
+	return reconnectGrace + rhythmOf(max(len(c.records.nodes), len(c.sessions)), c.o.Heartbeats).Spread
 }
 
-// limitsLocked are the limits for decisions. Those for a silent node are no shorter
-// than an agent may say nothing, or takes to come back, with as many as there are.
+// Gone is how long TCP takes to tell a node that the broker's host is gone, and the broker that a node is.
+const Gone = 50 * time.Second
+
+// limitsLocked are the limits for decisions. Those for a silent node are no shorter than agents take to notice that a
+// broker is gone, and to come back, with as many as there are.
 func (c *Controller) limitsLocked() plan.Config {
 	limits := c.o.Plan
-	quiet := max(c.returnGraceLocked(), c.allLocked().Silence())
+	quiet := Gone + c.returnGraceLocked()
 	limits.AgentLimit = max(limits.AgentLimit, quiet)
 	limits.LoadLimit = max(limits.LoadLimit, quiet)
 	return limits

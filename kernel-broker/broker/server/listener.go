@@ -12,10 +12,12 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/peercred"
 )
@@ -27,6 +29,13 @@ const networkShare = 4
 // controllerShare is the part of all connections that none but the backup controllers
 // may have.
 const controllerShare = 16
+
+// Listen listens for nodes and users. The hosts' kernels ask each other for signs of life, so that a node is missed in time
+// whose host or network is gone.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	signs := net.KeepAliveConfig{Enable: true, Idle: controller.Gone - 30*time.Second, Interval: 10 * time.Second, Count: 3}
+	return (&net.ListenConfig{KeepAliveConfig: signs}).Listen(ctx, "tcp", address)
+}
 
 // Listener limits the connections of l. Connections over a limit are closed
 // immediately: making them wait would keep all behind them waiting. Only for a place

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
@@ -33,6 +36,40 @@ func (from) Close() error { return nil }
 func listenerWithTLS() *limitedListener {
 	o := Options{Log: slog.New(slog.DiscardHandler), TLS: &TLS{}, Limits: DefaultLimits()}
 	return o.Listener(nil).(*limitedListener)
+}
+
+// A connection whose other end is gone without a word ends in time.
+func TestConnectionsToWhatIsGone(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := map[int]int{unix.TCP_KEEPIDLE: 0, unix.TCP_KEEPINTVL: 0, unix.TCP_KEEPCNT: 0}
+	if err := raw.Control(func(fd uintptr) {
+		for option := range set {
+			set[option], _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, option)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if seconds := set[unix.TCP_KEEPIDLE] + set[unix.TCP_KEEPINTVL]*set[unix.TCP_KEEPCNT]; time.Duration(seconds)*time.Second != controller.Gone {
+		t.Errorf("missed after %d s: %v", seconds, set)
+	}
 }
 
 // Any number of nodes may have one network or one address, and a host beside them that

@@ -48,9 +48,10 @@ const (
 	maxStreams = 8
 	maxHeaders = 16 << 10
 
-	// readBuffer is what each connection keeps for what it reads. That for what it
-	// writes is shared by all (gRPC's default).
-	readBuffer = 4 << 10
+	// readBuffer is what each connection keeps for what it reads: more than an agent's
+	// report. Those of writeBuffer are shared by all (gRPC's default), two for a record of TLS.
+	readBuffer  = 1 << 10
+	writeBuffer = 8 << 10
 
 	// keepaliveTime is longer than an agent may be silent: the broker asks for no sign
 	// of life where heartbeats come. A client that is gone without a word is missed
@@ -153,6 +154,7 @@ func NewServer(o Options) *Server {
 		grpc.MaxRecvMsgSize(o.Limits.MessageBytes),
 		grpc.MaxSendMsgSize(maxSend),
 		grpc.ReadBufferSize(readBuffer),
+		grpc.WriteBufferSize(writeBuffer),
 		grpc.StaticStreamWindowSize(window),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),

@@ -290,12 +290,12 @@ func uids(names []string) ([]uint32, error) {
 }
 
 // serve listens, works, and stops what it began when ctx ends or a part fails.
-func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, events *history.Journal, figures *metrics.Metrics, server *grpcServer, auth *authorization, service *notify.Service) error {
+func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, events *history.Journal, figures *metrics.Metrics, grpc *grpcServer, auth *authorization, service *notify.Service) error {
 	local, err := listenLocal(c.Socket)
 	if err != nil {
 		return err
 	}
-	network, err := net.Listen("tcp", c.Listen)
+	network, err := server.Listen(ctx, c.Listen)
 	if err != nil {
 		return errors.Join(err, local.Close())
 	}
@@ -312,8 +312,8 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts := map[string]func() error{
-		"local socket": func() error { return server.serve(local) },
-		"agents' port": func() error { return server.serve(network) },
+		"local socket": func() error { return grpc.serve(local) },
+		"agents' port": func() error { return grpc.serve(network) },
 		"controller":   func() error { return ctl.Run(ctx) },
 		"snapshot":     func() error { return ctl.Publish(ctx, c.Snapshot) },
 		"policy":       func() error { return auth.follow(ctx) },
@@ -341,7 +341,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 	case <-ctx.Done():
 	}
 	cancel()
-	server.Stop()
+	grpc.Stop()
 	group.Wait()
 	log.Info("broker stopped")
 	return err
