@@ -114,7 +114,7 @@ func (d *decision) missed(a *kb.Allocation) (reason string, hold, missed bool) {
 	for _, name := range a.Nodes {
 		n := d.nodes[name]
 		s, known := d.slurmNode(name)
-		if !known || s.Waiting() || s.Unknown() || n == nil || n.Owner != a.ID || n.Pending == nil && !s.BootForgotten() {
+		if !known || s.Unknown() || n == nil || n.Owner != a.ID || n.Slurm.Awaited.Awaits() || n.Pending == nil && n.Slurm.Awaited.Phase != kb.BootForgotten {
 			continue
 		}
 		if !job.Reboot && !a.Submitted {
@@ -151,7 +151,7 @@ func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 		return false // the gate does not know the job yet, and would refuse it
 	}
 	s, ok := d.slurmNode(name)
-	return ok && fencedFromNewJobs(s) && !s.Waiting() && !s.Unknown() && d.in.Slurm.At.After(a.Created)
+	return ok && fencedFromNewJobs(s) && !s.Unknown() && d.in.Slurm.At.After(a.Created)
 }
 
 // mostLate is how many nodes a reason names: users read it in squeue.

@@ -146,13 +146,13 @@ func (d *decision) release(n *kb.Node) {
 			reason = kb.ReasonReturn + " its job has left" // not again what an administrator has taken back
 		}
 		d.act(Action{Kind: DownNode, Node: n.Name, Text: reason})
-	case s.Free() && (s.Waiting() || s.Down() || s.Drained()):
+	case s.Free() && (n.Slurm.Awaited.Awaits() || s.Down() || s.Drained()):
 		d.desire(n, stockRef)
 		d.note(n, "returning", "to stock")
-	case s.Waiting() && !d.awaited(n.Name):
+	case n.Slurm.Awaited.Awaits() && !d.awaited(n.Name):
 		d.desire(n, stockRef)
 		d.note(n, "returning", "to stock, for a plain job")
-	case s.Free() && !s.Armed() && !s.BootForgotten() && n.Failure == nil:
+	case s.Free() && !s.Armed() && n.Slurm.Awaited.Phase != kb.BootForgotten && n.Failure == nil:
 		d.armLater(n)
 	}
 }
@@ -187,7 +187,7 @@ func fencedFromNewJobs(s kb.SlurmNode) bool {
 // arm sees to it that the return is armed before the kernel comes.
 func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.Slurm.Restore != nil || fencedFromNewJobs(s) || s.BootForgotten() {
+	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.Slurm.Restore != nil || fencedFromNewJobs(s) || n.Slurm.Awaited.Phase == kb.BootForgotten {
 		return
 	}
 	if s.RebootAsked() {

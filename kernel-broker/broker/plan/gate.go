@@ -29,14 +29,11 @@ const (
 // that is, is on record, since the node forgets its refusals when it boots.
 func (d *decision) gate(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
-	if !known {
-		return
-	}
-	if n.Slurm.Service.Author != kb.AuthorGate {
+	if !known || n.Slurm.Service.Author != kb.AuthorGate {
 		return
 	}
 	stock := n.Steady() && n.Running.Ref.IsStock() && d.owner(n) == nil
-	if !stock || !agent.Connected || s.Unknown() || !s.Free() || s.Waiting() || s.Armed() && !s.BootForgotten() {
+	if !stock || !agent.Connected || s.Unknown() || !s.Free() || n.Slurm.Awaited.Awaits() || s.Armed() && n.Slurm.Awaited.Phase != kb.BootForgotten {
 		return
 	}
 	d.act(Action{Kind: UndoGate, Node: n.Name, By: s.By, Text: "drained since the gate refused a job"})

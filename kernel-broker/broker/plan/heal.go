@@ -46,11 +46,11 @@ func (d *decision) heal(n *kb.Node) {
 	if !agent.Connected || !agent.Slurmd.Running || d.in.Slurm.At.Sub(agent.Slurmd.At) <= healDelay {
 		return
 	}
-	if n.Slurm.Armed() && s.Free() && s.RebootAsked() && !s.RebootIssued() && !s.Waiting() && d.in.Slurm.At.Sub(agent.Slurmd.At) > issueTime {
+	if n.Slurm.Armed() && s.Free() && s.RebootAsked() && !s.RebootIssued() && !n.Slurm.Awaited.Awaits() && d.in.Slurm.At.Sub(agent.Slurmd.At) > issueTime {
 		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
 		return
 	}
-	if keptByMistake(s) || n.Slurm.Service.Author == kb.AuthorKernel && s.Drained() && s.Free() && !s.Invalid() || s.State == "DOWN" && !s.Waiting() && !s.Armed() && ownBoot(n, s) {
+	if keptByMistake(s) || n.Slurm.Service.Author == kb.AuthorKernel && s.Drained() && s.Free() && !s.Invalid() || s.State == "DOWN" && !n.Slurm.Awaited.Awaits() && !s.Armed() && ownBoot(n, s) {
 		d.act(Action{Kind: ResumeNode, Node: n.Name, Text: s.Reason})
 	}
 }
@@ -72,7 +72,7 @@ func keptByMistake(s kb.SlurmNode) bool {
 // that is drained can be resumed, which ends that wait; with it the node would be
 // taken down under a later job, and its return could not be armed.
 func (d *decision) drainForgottenBoot(n *kb.Node) {
-	if s, known := d.slurmNode(n.Name); known && s.Free() && s.BootForgotten() && !s.Drained() && n.Failure == nil {
+	if s, known := d.slurmNode(n.Name); known && s.Free() && n.Slurm.Awaited.Phase == kb.BootForgotten && !s.Drained() && n.Failure == nil {
 		d.act(Action{Kind: DrainNode, Node: n.Name, Text: kb.ReasonReturn + " a boot that Slurm forgot"})
 	}
 }

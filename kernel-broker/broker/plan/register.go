@@ -41,7 +41,7 @@ func (d *decision) missingRegistration(a *kb.Allocation, n *kb.Node) string {
 		return ""
 	}
 	// Slurm may have begun the return already.
-	if s.Invalid() && (!s.Waiting() || s.RebootIssued() && d.backInQueue(a)) {
+	if s.Invalid() && (!n.Slurm.Awaited.Awaits() || s.RebootIssued() && d.backInQueue(a)) {
 		what := "see slurmctld's log"
 		if s.Misfit() {
 			what = s.PlainReason()
@@ -50,7 +50,7 @@ func (d *decision) missingRegistration(a *kb.Allocation, n *kb.Node) string {
 	}
 	since := d.age(later(agent.Since, d.in.Slurm.Since)) // no slurmd registers with a slurmctld that is away
 	// Slurm that gives up boots the node again, which is armed, or does not wait any more (26.05).
-	waits := n.Slurm.Awaited.Awaits() && s.Waiting() || s.State == "DOWN" && (s.Reason == reasonResume || strings.HasSuffix(s.Reason, reasonReboot))
+	waits := n.Slurm.Awaited.Awaits() || s.State == "DOWN" && (s.Reason == reasonResume || strings.HasSuffix(s.Reason, reasonReboot))
 	given := d.backInQueue(a) || !d.gone(a) && d.age(begun(a)) > d.in.Config.SwitchLimit && !d.off(a)
 	if !given || !waits || since <= d.in.Config.AgentLimit {
 		return ""
