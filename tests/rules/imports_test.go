@@ -50,6 +50,7 @@ var crossing = map[string]map[string]string{
 		"broker/explain": "the controller has the facts of what a job waits for",
 		"broker/history": "a change of a record and its events are one commit",
 		"broker/plan":    "the controller does what the plan decides",
+		"broker/record":  "records are read, found and forgotten in one way",
 		"broker/store":   "every step is recorded before it is acted on",
 		"broker/turns":   "jobs wait for their turn where a site bounds switches",
 		"profiling":      "the controller knows which collectors exist",
@@ -59,6 +60,9 @@ var crossing = map[string]map[string]string{
 	},
 	"broker/plan": {
 		"broker/observe": "the plan reads Slurm's side of a node as a model",
+	},
+	"broker/record": {
+		"broker/store": "records are durable state",
 	},
 	"broker/server": {
 		"api":               "the boundary where the domain becomes the API",

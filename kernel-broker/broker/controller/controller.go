@@ -16,6 +16,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/turns"
 )
 
@@ -99,7 +100,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		o: o, log: o.Log, clock: o.Clock, begin: o.Clock.Now(), pace: newPace(), polls: newPolls(o.Slurm.View),
-		records: records{store: o.Store, history: o.History, now: o.Clock.Now, jobIndex: index{most: o.KeepJobBytes}}, kernels: newKernels(nil, nil),
+		records: records{store: o.Store, history: o.History, now: o.Clock.Now, jobIndex: record.Index{Most: o.KeepJobBytes}}, kernels: newKernels(nil, nil),
 		marks:       newMarks(),
 		comments:    semaphore.NewWeighted(commentsAtOnce),
 		kick:        make(chan struct{}, 1),
@@ -406,7 +407,7 @@ func (c *Controller) refresh(ctx context.Context, snapshot string) error {
 // janitor forgets old jobs.
 func (c *Controller) janitor(ctx context.Context) {
 	for {
-		if err := jobKind.prune(ctx, &c.records, c.o.KeepJobs); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+		if err := jobKind.Prune(ctx, c.records.store, &c.records.jobIndex, c.o.KeepJobs); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			c.log.Warn("old jobs not forgotten", "error", err)
 		}
 		if err := c.pruneRuns(ctx, c.o.KeepRunBytes); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
@@ -26,9 +27,9 @@ const (
 
 func ledgerKey(id string) string { return ledgerPrefix + id }
 
-var ledgerKind = kind[kb.LedgerRow]{
-	prefix: ledgerPrefix,
-	entry:  func(r *kb.LedgerRow) entry { return entry{key: ledgerKey(r.ID())} },
+var ledgerKind = record.Kind[kb.LedgerRow]{
+	Prefix: ledgerPrefix,
+	Entry:  func(r *kb.LedgerRow) record.Entry { return record.Entry{Key: ledgerKey(r.ID())} },
 }
 
 // ledger is how kexec works by hardware, and the rules on it. Rows and rules are replaced, never changed.
@@ -68,8 +69,8 @@ type ledgerChange struct {
 func loadLedger(ctx context.Context, s store.Store, revisions map[string]int64) (ledger, error) {
 	l := ledger{rows: map[string]*kb.LedgerRow{}, damaged: map[string]error{}}
 	rows := ledgerKind
-	rows.damaged = func(rec store.Record, err error) { l.damaged[rec.Key], revisions[rec.Key] = err, rec.Revision }
-	err := rows.each(ctx, s, func(row *kb.LedgerRow, rec store.Record) {
+	rows.Damaged = func(rec store.Record, err error) { l.damaged[rec.Key], revisions[rec.Key] = err, rec.Revision }
+	err := rows.Each(ctx, s, func(row *kb.LedgerRow, rec store.Record) {
 		l.rows[row.ID()], revisions[ledgerKey(row.ID())] = row, rec.Revision
 	})
 	if err != nil {
@@ -83,9 +84,9 @@ func loadLedger(ctx context.Context, s store.Store, revisions map[string]int64) 
 		return l, fmt.Errorf("record %q: %w: %w", rulesKey, kb.ErrUnavailable, err)
 	}
 	var kept hardwareRules
-	text, err := unpack(rec)
+	text, err := record.Unpack(rec)
 	if err == nil {
-		err = decode(rec.Key, text, &kept, func() string { return rulesKey })
+		err = record.Decode(rec.Key, text, &kept, func() string { return rulesKey })
 	}
 	if err != nil {
 		return l, err
@@ -158,7 +159,7 @@ func sortedRules(rules []kb.HardwareRule) []kb.HardwareRule {
 func (c ledgerChange) writes(revisions map[string]int64) ([]store.Write, error) {
 	var writes []store.Write
 	add := func(key string, value any) error {
-		data, err := encode(key, value)
+		data, err := record.Encode(key, value)
 		writes = append(writes, store.Write{Key: key, Value: data, Expect: revisions[key]})
 		return err
 	}

@@ -32,7 +32,7 @@ func TestNodesFrom51042c9f(t *testing.T) {
 		"waits since":            {`,"waiting":true,"slurmd_not_before":"2026-11-28T06:12:16Z"`, kb.SlurmSide{Awaited: kb.SlurmBoot{Phase: kb.BootPoweringUp, Owner: kb.OwnerJob, Since: at}}},
 		"of this version":        {`,"slurm":{"registered":"c"},"known_boot":"b"`, kb.SlurmSide{Registered: "c"}},
 	} {
-		n, err := nodeKind.decode(store.Record{Key: nodeKey("n1"), Value: []byte(`{"name":"n1"` + c.record + `}`)})
+		n, err := nodeKind.Decode(store.Record{Key: nodeKey("n1"), Value: []byte(`{"name":"n1"` + c.record + `}`)})
 		if err != nil || !reflect.DeepEqual(n.Slurm, c.want) {
 			t.Errorf("%s: %+v, %v", name, n.Slurm, err)
 		}
@@ -41,12 +41,12 @@ func TestNodesFrom51042c9f(t *testing.T) {
 
 // What stood beside Slurm's side, and now stands in a failure, in what the agent is told, and in the job's record.
 func TestRestOfRecordsFrom51042c9f(t *testing.T) {
-	n, err := nodeKind.decode(store.Record{Key: nodeKey("n1"), Value: []byte(`{"name":"n1","failure":{"kind":"node"},"drained":true,"slurmd_held":true,"timeline":{"job":7},"left":{"job":7},"left_at":"2026-11-28T06:12:16Z"}`)})
+	n, err := nodeKind.Decode(store.Record{Key: nodeKey("n1"), Value: []byte(`{"name":"n1","failure":{"kind":"node"},"drained":true,"slurmd_held":true,"timeline":{"job":7},"left":{"job":7},"left_at":"2026-11-28T06:12:16Z"}`)})
 	if err != nil || !n.Failure.Drained || n.Told.Slurmd != kb.SlurmdHeld || n.LastJob() != (kb.JobID{Job: 7}) {
 		t.Errorf("%+v, %v", n, err)
 	}
 	id := kb.JobID{Job: 7}
-	a, err := jobKind.decode(store.Record{Key: jobKey(id), Value: []byte(`{"id":{"job":7},"lost":{"n1":"it rebooted"}}`)})
+	a, err := jobKind.Decode(store.Record{Key: jobKey(id), Value: []byte(`{"id":{"job":7},"lost":{"n1":"it rebooted"}}`)})
 	if err != nil || !a.HasLost("n1") || a.HasLost("n2") {
 		t.Errorf("%+v, %v", a, err)
 	}

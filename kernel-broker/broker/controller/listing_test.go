@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -87,9 +86,9 @@ func TestListingsReadWhatTheyReturn(t *testing.T) {
 		{"two runs of a job", 2, func() (int, error) { l, err := r.profilingRuns(ctx, 2, 7, nil); return len(l), err }},
 		// Whether the store is there is asked by reading one.
 		{"runs of a job that has none", 1, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 77, nil); return 1 + len(l), err }},
-		{"forgetting 10 jobs", 10, func() (int, error) { return 10, jobKind.prune(ctx, r, jobs+restarts-10) }},
-		{"forgetting 5 runs", 5, func() (int, error) { return 5, runKind.prune(ctx, r, runs-5) }},
-		{"forgetting nothing", 0, func() (int, error) { return 0, jobKind.prune(ctx, r, jobs+restarts) }},
+		{"forgetting 10 jobs", 10, func() (int, error) { return 10, jobKind.Prune(ctx, r.store, &r.jobIndex, jobs+restarts-10) }},
+		{"forgetting 5 runs", 5, func() (int, error) { return 5, runKind.Prune(ctx, r.store, &r.runIndex, runs-5) }},
+		{"forgetting nothing", 0, func() (int, error) { return 0, jobKind.Prune(ctx, r.store, &r.jobIndex, jobs+restarts) }},
 	} {
 		counting.read.Store(0)
 		n, err := c.do()
@@ -139,14 +138,14 @@ func TestIndexIsTheStore(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"commit": func(t *rapid.T) {
 				// Of what is over the revision is not kept, and it does not come again.
-				if a := (&kb.Allocation{ID: id(), Closed: rapid.Bool().Draw(t, "closed")}); r.revisions[jobKey(a.ID)] != 0 || r.jobIndex.last(jobKey(a.ID)) == "" {
+				if a := (&kb.Allocation{ID: id(), Closed: rapid.Bool().Draw(t, "closed")}); r.revisions[jobKey(a.ID)] != 0 || r.jobIndex.Last(jobKey(a.ID)) == "" {
 					if err := r.commit(t.Context(), nil, []*kb.Allocation{a}); err != nil {
 						t.Fatal(err)
 					}
 				}
 			},
 			"prune": func(t *rapid.T) {
-				if err := jobKind.prune(t.Context(), r, rapid.IntRange(0, 20).Draw(t, "keep")); err != nil {
+				if err := jobKind.Prune(t.Context(), r.store, &r.jobIndex, rapid.IntRange(0, 20).Draw(t, "keep")); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -177,21 +176,6 @@ func TestIndexIsTheStore(t *testing.T) {
 			},
 		})
 	})
-}
-
-// What is too long to be sent is not read to its end.
-func TestListingTooLong(t *testing.T) {
-	var left budget
-	record := store.Record{Value: make([]byte, 1<<20)}
-	for range mostListed >> 20 {
-		if err := left.take(record); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err := left.take(record)
-	if want := fmt.Sprintf("the newest %d alone", mostListed>>20); !errors.Is(err, kb.ErrExhausted) || !strings.Contains(err.Error(), want) {
-		t.Errorf("beyond it: %v", err)
-	}
 }
 
 // Whoever looks at the nodes gets copies, while they change.

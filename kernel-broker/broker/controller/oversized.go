@@ -11,6 +11,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -36,7 +37,7 @@ func (r *records) check(key string, size int) error {
 // hasRoomFor refuses a job whose record has no room for what is to come: a job that
 // was accepted can always be failed.
 func (r *records) hasRoomFor(a *kb.Allocation) error {
-	data, err := encode(jobKey(a.ID), a)
+	data, err := record.Encode(jobKey(a.ID), a)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (r *records) hasRoomFor(a *kb.Allocation) error {
 func (r *records) fit(now time.Time, out *plan.Output) map[string]string {
 	done := map[string]string{}
 	fits := func(key string, value any) bool {
-		data, err := encode(key, value)
+		data, err := record.Encode(key, value)
 		return err != nil || r.check(key, len(data)) == nil // the commit returns such an error
 	}
 	leftOut := func(key string, value any, steps ...reduction) bool {

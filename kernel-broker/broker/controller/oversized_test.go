@@ -4,7 +4,6 @@ package controller
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,6 +13,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -31,14 +31,14 @@ func noise(length int) string {
 // long ones were compressed.
 func TestRecordsOfEachLength(t *testing.T) {
 	r, s := newRecords(t)
-	for job, detail := range []string{"", strings.Repeat("x", packFrom), noise(packFrom), strings.Repeat("y", 2*store.MaxCommitBytes)} {
+	for job, detail := range []string{"", strings.Repeat("x", record.PackFrom), noise(record.PackFrom), strings.Repeat("y", 2*store.MaxCommitBytes)} {
 		a := allocation(uint32(job+1), 0, false)
 		a.Before = map[string]kb.Proof{"n1": {BootID: detail}}
 		if err := r.commit(t.Context(), nil, []*kb.Allocation{a}); err != nil {
 			t.Fatal(err)
 		}
 		rec, err := s.Get(t.Context(), jobKey(a.ID))
-		if err != nil || bytes.HasPrefix(rec.Value, packed) != (len(detail) >= packFrom) {
+		if err != nil || bytes.HasPrefix(rec.Value, []byte("\x1f\x8b")) != (len(detail) >= record.PackFrom) {
 			t.Errorf("job %d: a value of %d bytes, %v", a.ID.Job, len(rec.Value), err)
 		}
 		again := &records{store: s}
@@ -46,58 +46,12 @@ func TestRecordsOfEachLength(t *testing.T) {
 			t.Errorf("job %d: read as another, %v", a.ID.Job, err)
 		}
 	}
-	plain := fmt.Sprintf(`{"id":{"job":9,"restart":0},"reason":%q}`, noise(2*packFrom))
+	plain := fmt.Sprintf(`{"id":{"job":9,"restart":0},"reason":%q}`, noise(2*record.PackFrom))
 	if _, err := s.Commit(t.Context(), store.Write{Key: jobKey(kb.JobID{Job: 9}), Value: []byte(plain)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.load(t.Context()); err != nil || r.allocs[kb.JobID{Job: 9}].Reason != noise(2*packFrom) {
+	if err := r.load(t.Context()); err != nil || r.allocs[kb.JobID{Job: 9}].Reason != noise(2*record.PackFrom) {
 		t.Errorf("a long record of before is not read: %v", err)
-	}
-}
-
-// A listing has room for so much JSON, however short the records are.
-func TestAListingCountsWhatRecordsBecome(t *testing.T) {
-	data, err := encode("", &kb.Allocation{Reason: strings.Repeat("y", mostListed/2)})
-	if err != nil || len(data) > mostListed/100 {
-		t.Fatalf("%d bytes, %v", len(data), err)
-	}
-	rec := store.Record{Value: data}
-	var left budget
-	if err := left.take(rec); err != nil {
-		t.Error(err)
-	}
-	if err := left.take(rec); !errors.Is(err, kb.ErrExhausted) {
-		t.Errorf("twice: %v", err)
-	}
-	for _, value := range []string{"", "{}", string(packed)} {
-		if got := length(store.Record{Value: []byte(value)}); got != len(value) {
-			t.Errorf("%q has %d bytes", value, got)
-		}
-	}
-}
-
-func TestDamagedRecords(t *testing.T) {
-	key := jobKey(kb.JobID{Job: 7})
-	var bomb bytes.Buffer
-	z := gzip.NewWriter(&bomb)
-	for range mostUnpacked>>20 + 1 {
-		if _, err := z.Write(bytes.Repeat([]byte(" "), 1<<20)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := encode(key, &kb.Allocation{ID: kb.JobID{Job: 7}, Reason: noise(2 * packFrom)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, value := range map[string][]byte{
-		"a bomb": bomb.Bytes(), "cut": whole[:len(whole)/2], "only the begin": packed, "one bit": append(bytes.Clone(whole[:len(whole)-6]), make([]byte, 6)...),
-	} {
-		if _, err := jobKind.decode(store.Record{Key: key, Value: value}); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
@@ -123,7 +77,7 @@ func TestFitStepByStep(t *testing.T) {
 		for _, step := range steps {
 			step(a)
 		}
-		data, err := encode(jobKey(a.ID), a)
+		data, err := record.Encode(jobKey(a.ID), a)
 		if err != nil {
 			t.Fatal(err)
 		}

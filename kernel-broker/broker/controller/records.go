@@ -12,6 +12,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/history"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -23,6 +24,28 @@ const (
 func nodeKey(name string) string { return nodePrefix + name }
 
 func jobKey(id kb.JobID) string { return fmt.Sprintf("%s%010d/%06d", jobPrefix, id.Job, id.Restart) }
+
+var (
+	nodeKind = record.Kind[kb.Node]{
+		Prefix: nodePrefix,
+		Entry:  func(n *kb.Node) record.Entry { return record.Entry{Key: nodeKey(n.Name)} },
+		Before: nodeFromBefore,
+	}
+	jobKind = record.Kind[kb.Allocation]{
+		Prefix: jobPrefix,
+		Entry: func(a *kb.Allocation) record.Entry {
+			return record.Entry{Key: jobKey(a.ID), Job: a.ID, UID: a.UID, Made: a.Created, Open: !a.Closed}
+		},
+		Over: func(a *kb.Allocation) bool { return a.Closed },
+	}
+	runKind = record.Kind[kb.Run]{
+		Prefix: runPrefix,
+		Entry: func(r *kb.Run) record.Entry {
+			return record.Entry{Key: runKey(r.ID), Job: r.Job, UID: r.UID, Bytes: fileBytes(r), Open: !r.Over()}
+		},
+		Over: (*kb.Run).Over,
+	}
+)
 
 // records are the broker's records as the store has them, with revisions.
 type records struct {
@@ -38,22 +61,22 @@ type records struct {
 	// away does what takes long without the lock of whoever reads these records; nil: there is none.
 	away func(func())
 	// What the store has, also of what is over.
-	jobIndex, runIndex index
+	jobIndex, runIndex record.Index
 }
 
 // load reads everything from the store.
 func (r *records) load(ctx context.Context) error {
 	nodes, allocs, revisions := map[string]*kb.Node{}, map[kb.JobID]*kb.Allocation{}, map[string]int64{}
-	err := nodeKind.each(ctx, r.store, func(n *kb.Node, rec store.Record) {
+	err := nodeKind.Each(ctx, r.store, func(n *kb.Node, rec store.Record) {
 		nodes[n.Name], revisions[nodeKey(n.Name)] = n, rec.Revision
 	})
 	if err != nil {
 		return err
 	}
-	var jobs, entries []entry
-	err = jobKind.each(ctx, r.store, func(a *kb.Allocation, rec store.Record) {
-		e := jobKind.entry(a)
-		e.bytes = int64(len(rec.Value))
+	var jobs, entries []record.Entry
+	err = jobKind.Each(ctx, r.store, func(a *kb.Allocation, rec store.Record) {
+		e := jobKind.Entry(a)
+		e.Bytes = int64(len(rec.Value))
 		jobs = append(jobs, e)
 		if !a.Closed {
 			allocs[a.ID], revisions[jobKey(a.ID)] = a, rec.Revision
@@ -63,8 +86,8 @@ func (r *records) load(ctx context.Context) error {
 		return err
 	}
 	runs := runRecords{open: map[uint64]*kb.Run{}, next: 1}
-	err = runKind.each(ctx, r.store, func(run *kb.Run, rec store.Record) {
-		entries = append(entries, runKind.entry(run))
+	err = runKind.Each(ctx, r.store, func(run *kb.Run, rec store.Record) {
+		entries = append(entries, runKind.Entry(run))
 		runs.next = max(runs.next, run.ID+1)
 		if !run.Over() {
 			runs.open[run.ID], revisions[runKey(run.ID)] = run, rec.Revision
@@ -78,8 +101,8 @@ func (r *records) load(ctx context.Context) error {
 		return err
 	}
 	r.ledger = hardware
-	r.jobIndex.replace(jobs)
-	r.runIndex.replace(entries)
+	r.jobIndex.Replace(jobs)
+	r.runIndex.Replace(entries)
 	r.nodes, r.allocs, r.runs, r.revisions = nodes, allocs, runs, revisions
 	r.onNode = map[string][]kb.JobID{}
 	for _, a := range allocs {
@@ -100,7 +123,7 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 	var writes []store.Write
 	sizes := map[string]int{}
 	add := func(key string, value any) error {
-		data, err := encode(key, value)
+		data, err := record.Encode(key, value)
 		if err == nil {
 			err = r.check(key, len(data))
 		}
@@ -146,9 +169,9 @@ func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []
 	for _, a := range allocs {
 		r.allocs[a.ID] = a
 		r.indexNodes(a)
-		e := jobKind.entry(a)
-		e.bytes = int64(sizes[e.key])
-		r.jobIndex.put(e)
+		e := jobKind.Entry(a)
+		e.Bytes = int64(sizes[e.Key])
+		r.jobIndex.Put(e)
 		if a.Closed {
 			delete(r.allocs, a.ID)
 			delete(r.revisions, jobKey(a.ID))
@@ -186,14 +209,14 @@ func (r *records) job(ctx context.Context, job uint32, restart *uint32) (*kb.All
 		key = jobKey(kb.JobID{Job: job, Restart: *restart})
 	} else {
 		prefix := strings.TrimSuffix(jobKey(kb.JobID{Job: job}), "000000")
-		if key = r.jobIndex.last(prefix); key == "" {
-			if err := r.checkReachable(ctx, prefix); err != nil {
+		if key = r.jobIndex.Last(prefix); key == "" {
+			if err := record.CheckReachable(ctx, r.store, prefix); err != nil {
 				return nil, fmt.Errorf("job %d: %w", job, err)
 			}
 			return nil, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
 		}
 	}
-	a, _, err := jobKind.get(ctx, r, key)
+	a, _, err := jobKind.Get(ctx, r.store, key)
 	switch {
 	case errors.Is(err, kb.ErrNotFound) && restart != nil:
 		return nil, fmt.Errorf("job %d, restart %d: %w", job, *restart, err)
@@ -207,7 +230,7 @@ func (r *records) job(ctx context.Context, job uint32, restart *uint32) (*kb.All
 
 // run reads one run of a job with its revision; nil when there is none.
 func (r *records) run(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, error) {
-	a, revision, err := jobKind.get(ctx, r, jobKey(id))
+	a, revision, err := jobKind.Get(ctx, r.store, jobKey(id))
 	if errors.Is(err, kb.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -219,5 +242,5 @@ func (r *records) run(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, 
 
 // jobs reads the newest runs, newest first; of one user, if of is not nil.
 func (r *records) jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error) {
-	return jobKind.list(ctx, r, limit, func(e entry) bool { return of == nil || e.uid == *of })
+	return jobKind.List(ctx, r.store, &r.jobIndex, limit, func(e record.Entry) bool { return of == nil || e.UID == *of })
 }

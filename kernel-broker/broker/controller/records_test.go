@@ -5,7 +5,6 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,7 +117,7 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := jobKind.prune(t.Context(), r, 4); err != nil {
+	if err := jobKind.Prune(t.Context(), r.store, &r.jobIndex, 4); err != nil {
 		t.Fatal(err)
 	}
 	list, err := r.jobs(t.Context(), 100, nil)
@@ -131,57 +130,5 @@ func TestPrune(t *testing.T) {
 	}
 	if fmt.Sprint(left) != "[10 9 8 7 2]" {
 		t.Errorf("left %v", left)
-	}
-}
-
-// One user's many records cost nobody else his, and the newest stays.
-func TestOneUsersRecordsEvictHisOwn(t *testing.T) {
-	for name, c := range map[string]struct {
-		uids []uint32 // of the records, the oldest first
-		keep int
-		want string // indices of what goes
-	}{
-		"an array after two users": {[]uint32{1, 2, 3, 3, 3, 3, 3, 3}, 5, "[2 3 4]"},
-		"one user":                 {[]uint32{1, 1, 1, 1}, 2, "[0 1]"},
-		"equal shares, by age":     {[]uint32{1, 2, 1, 2}, 3, "[0]"},
-		"two that hold most":       {[]uint32{1, 1, 1, 2, 2, 2, 3}, 4, "[0 1 3]"},
-		"the newest stays":         {[]uint32{1, 2, 3}, 1, "[0 1]"},
-		"room for all":             {[]uint32{1, 2}, 2, "[]"},
-	} {
-		var x index
-		for i, uid := range c.uids {
-			x.put(entry{key: fmt.Sprint(i), uid: uid})
-		}
-		got := x.prunable(c.keep)
-		slices.Sort(got)
-		if fmt.Sprint(got) != c.want {
-			t.Errorf("%s: %v go, want %s", name, got, c.want)
-		}
-	}
-}
-
-// Slurm begins jobs' ids anew, in the end: what was made last is the newest, whatever its id.
-func TestJobIdsThatBeginAnew(t *testing.T) {
-	began := time.Now()
-	var x index
-	for i, job := range []uint32{67043328, 67043329, 1, 2} {
-		x.put(entry{key: jobKey(kb.JobID{Job: job}), job: kb.JobID{Job: job}, made: began.Add(time.Duration(i) * time.Minute)})
-	}
-	all := func(entry) bool { return true }
-	if got := x.newest(2, all); !slices.Equal(got, []string{jobKey(kb.JobID{Job: 2}), jobKey(kb.JobID{Job: 1})}) {
-		t.Errorf("the newest are %v", got)
-	}
-	if got := x.prunable(2); !slices.Equal(got, []string{jobKey(kb.JobID{Job: 67043328}), jobKey(kb.JobID{Job: 67043329})}) {
-		t.Errorf("these go: %v", got)
-	}
-	// 7.3 is of the job that had the id before.
-	for hour, restart := range []uint32{3, 0, 1} {
-		x.put(entry{key: jobKey(kb.JobID{Job: 7, Restart: restart}), made: began.Add(time.Duration(hour) * time.Hour)})
-	}
-	if got := x.last("jobs/0000000007/"); got != jobKey(kb.JobID{Job: 7, Restart: 1}) {
-		t.Errorf("the newest run of job 7 is %q", got)
-	}
-	if got := x.last("jobs/0000000008/"); got != "" {
-		t.Errorf("the newest run of job 8 is %q", got)
 	}
 }

@@ -48,7 +48,7 @@ func (c *Controller) RequestRun(ctx context.Context, q RunRequest) (*kb.Run, err
 		return nil, err
 	}
 	var before *kb.Run
-	err = runKind.each(ctx, c.o.Store, func(r *kb.Run, _ store.Record) {
+	err = runKind.Each(ctx, c.o.Store, func(r *kb.Run, _ store.Record) {
 		if q.RequestID != "" && r.RequestID == q.RequestID {
 			before = r
 		}

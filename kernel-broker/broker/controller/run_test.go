@@ -194,7 +194,7 @@ func TestRequests(t *testing.T) {
 	if runs, err := f.c.ProfilingRuns(t.Context(), 1, 0, nil); err != nil || len(runs) != 1 || runs[0].ID != 2 {
 		t.Errorf("the newest: %+v, %v", runs, err)
 	}
-	if err := runKind.prune(t.Context(), &f.c.records, 0); err != nil {
+	if err := runKind.Prune(t.Context(), f.c.records.store, &f.c.records.runIndex, 0); err != nil {
 		t.Error(err)
 	}
 	if runs, err := f.c.ProfilingRuns(t.Context(), 9, 0, nil); err != nil || len(runs) != 1 {

@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -26,7 +27,7 @@ type runRecords struct {
 // keepRuns takes in what was committed.
 func (r *records) keepRuns(runs []*kb.Run) {
 	for _, run := range runs {
-		r.runIndex.put(runKind.entry(run))
+		r.runIndex.Put(runKind.Entry(run))
 		r.runs.next = max(r.runs.next, run.ID+1)
 		if r.runs.open[run.ID] = run; run.Over() {
 			delete(r.runs.open, run.ID)
@@ -37,7 +38,7 @@ func (r *records) keepRuns(runs []*kb.Run) {
 
 // profilingRun reads a run, also one that is over.
 func (r *records) profilingRun(ctx context.Context, id uint64) (*kb.Run, error) {
-	run, _, err := runKind.get(ctx, r, runKey(id))
+	run, _, err := runKind.Get(ctx, r.store, runKey(id))
 	if err != nil {
 		return nil, fmt.Errorf("run %d: %w", id, err)
 	}
@@ -47,15 +48,15 @@ func (r *records) profilingRun(ctx context.Context, id uint64) (*kb.Run, error) 
 // profilingRuns reads the newest runs, newest first: of one job if it is not 0,
 // and of one user's jobs if of is not nil.
 func (r *records) profilingRuns(ctx context.Context, limit int, job uint32, of *uint32) ([]*kb.Run, error) {
-	return runKind.list(ctx, r, limit, func(e entry) bool {
-		return (job == 0 || e.job.Job == job) && (of == nil || !e.job.IsZero() && e.uid == *of)
+	return runKind.List(ctx, r.store, &r.runIndex, limit, func(e record.Entry) bool {
+		return (job == 0 || e.Job.Job == job) && (of == nil || !e.Job.IsZero() && e.UID == *of)
 	})
 }
 
 // RunFiles returns the digests of the files that runs hold on to, with the run.
 func (c *Controller) RunFiles(ctx context.Context) (map[string][]string, error) {
 	files := map[string][]string{}
-	err := runKind.each(ctx, c.o.Store, func(r *kb.Run, _ store.Record) {
+	err := runKind.Each(ctx, c.o.Store, func(r *kb.Run, _ store.Record) {
 		for _, n := range r.Nodes {
 			for _, f := range n.Files {
 				files[f.Digest] = append(files[f.Digest], fmt.Sprintf("run %d", r.ID))

@@ -99,7 +99,7 @@ func testRunRecords(t *testing.T, s store.Store) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	// What is over goes, the oldest first; what is open and the newest stay.
-	if err := runKind.prune(t.Context(), second, 2); err != nil {
+	if err := runKind.Prune(t.Context(), second.store, &second.runIndex, 2); err != nil {
 		t.Fatal(err)
 	}
 	if all, err = first.profilingRuns(t.Context(), 100, 0, nil); err != nil || fmt.Sprint(ids(all)) != "[5 4 1]" {

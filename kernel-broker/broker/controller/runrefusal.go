@@ -6,6 +6,7 @@ import (
 	"context"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
 )
 
 // runOf is a new run of a job.
@@ -17,7 +18,7 @@ func (c *Controller) runOf(id kb.JobID, job kb.SlurmJob, cgroup string, kernel k
 
 // runOfJob is the run that a user's job has, or nil. One that is over may be of an earlier job with the same id.
 func (c *Controller) runOfJob(ctx context.Context, id kb.JobID, uid uint32) (*kb.Run, error) {
-	runs, err := runKind.list(ctx, &c.records, 1, func(e entry) bool { return e.job == id && e.uid == uid })
+	runs, err := runKind.List(ctx, c.records.store, &c.records.runIndex, 1, func(e record.Entry) bool { return e.Job == id && e.UID == uid })
 	if err != nil || len(runs) == 0 || runs[0].Over() && !c.maybeAgain(runs[0].Since) {
 		return nil, err
 	}

@@ -32,12 +32,12 @@ func (c *Controller) MakeRoom(ctx context.Context, bytes uint64) error {
 		return fmt.Errorf("results of runs: %w: %w", kb.ErrUnavailable, err)
 	}
 	most := int64(min(room, math.MaxInt64)) - int64(min(bytes, math.MaxInt64))
-	if _, open := c.records.runIndex.held(); open <= most { // else it would be for nothing
+	if _, open := c.records.runIndex.Held(); open <= most { // else it would be for nothing
 		if err := c.pruneRuns(ctx, max(most, 1)); err != nil {
 			return fmt.Errorf("results of runs: %w: %w", kb.ErrUnavailable, err)
 		}
 	}
-	if held, open := c.records.runIndex.held(); held > most {
+	if held, open := c.records.runIndex.Held(); held > most {
 		return fmt.Errorf("results of runs may take %d bytes, half of what the store has room for (artifacts.max_bytes of broker.yaml): runs that are not over have %d, and nodes are to store %d more: %w",
 			room, open, bytes, kb.ErrExhausted)
 	}
@@ -48,7 +48,7 @@ func (c *Controller) MakeRoom(ctx context.Context, bytes uint64) error {
 func (c *Controller) pruneRuns(ctx context.Context, mostBytes int64) error {
 	c.pruning.Lock()
 	defer c.pruning.Unlock()
-	forgotten, err := runKind.forget(ctx, &c.records, c.records.runIndex.exceeding(max(c.o.Runs.Keep, 1), mostBytes))
+	forgotten, err := runKind.Forget(ctx, c.records.store, &c.records.runIndex, c.records.runIndex.Exceeding(max(c.o.Runs.Keep, 1), mostBytes))
 	for _, r := range forgotten {
 		c.log.Info("profiling run forgotten", "run", r.ID, "job", r.Job.String(), "user", r.User, "bytes", fileBytes(r))
 		c.releaseFiles(r)

@@ -26,6 +26,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 )
@@ -241,7 +242,7 @@ func (s *soak) wave(id uint32, last int, random *rand.Rand) (next uint32, nodes 
 	s.slurm.comments = map[string]string{}
 	s.slurm.mu.Unlock()
 	// The janitor's round, which comes each ten minutes.
-	if err := jobKind.prune(s.t.Context(), &s.c.records, s.c.o.KeepJobs); err != nil {
+	if err := jobKind.Prune(s.t.Context(), s.c.records.store, &s.c.records.jobIndex, s.c.o.KeepJobs); err != nil {
 		s.t.Fatal(err)
 	}
 	return id, nodes
@@ -340,7 +341,7 @@ func (s *soak) state(jobs, nodes int) soakState {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	state := soakState{Jobs: jobs, Nodes: nodes, Heap: m.HeapAlloc}
-	state.Records = len(s.c.records.jobIndex.newest(2*soakKept, func(entry) bool { return true }))
+	state.Records = len(s.c.records.jobIndex.Newest(2*soakKept, func(record.Entry) bool { return true }))
 	_ = filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return nil

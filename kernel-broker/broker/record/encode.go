@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package record
 
 import (
 	"bytes"
@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// packFrom is the size from which a record is compressed: a block of a disk. That of a job on
+	// PackFrom is the size from which a record is compressed: a block of a disk. That of a job on
 	// thousands of nodes says the same of each of them: 4,000 nodes are 2.9 MB
 	// of JSON, which no store takes at once, and 360 kB compressed.
-	packFrom = 4 << 10
+	PackFrom = 4 << 10
 	// mostUnpacked bounds what a damaged record may become.
 	mostUnpacked = 64 << 20
 )
@@ -36,13 +36,13 @@ var packers = sync.Pool{New: func() any {
 	return z
 }}
 
-// encode makes a record's value: JSON, compressed where that is long.
-func encode(key string, value any) ([]byte, error) {
+// Encode makes a record's value: JSON, compressed where that is long.
+func Encode(key string, value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("record %q: %w", key, err)
 	}
-	if len(text) < packFrom {
+	if len(text) < PackFrom {
 		return text, nil
 	}
 	var out bytes.Buffer
@@ -67,8 +67,8 @@ func length(rec store.Record) int {
 	return len(rec.Value)
 }
 
-// unpack returns a record's JSON.
-func unpack(rec store.Record) ([]byte, error) {
+// Unpack returns a record's JSON.
+func Unpack(rec store.Record) ([]byte, error) {
 	if !bytes.HasPrefix(rec.Value, packed) {
 		return rec.Value, nil
 	}
@@ -86,9 +86,9 @@ func unpack(rec store.Record) ([]byte, error) {
 	return text, nil
 }
 
-// decode reads a record that has to be under its own key: a change of one that
+// Decode reads a record that has to be under its own key: a change of one that
 // is not would go to another record.
-func decode(key string, text []byte, into any, own func() string) error {
+func Decode(key string, text []byte, into any, own func() string) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("record %q: %w", key, err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package record
 
 import (
 	"slices"
@@ -11,45 +11,45 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// index knows the keys of all records of a kind, those too that are over and
+// Index knows the keys of all records of a kind, those too that are over and
 // only in the store. So the newest are read, and the oldest forgotten, without
 // reading all the others: a store does not find them by itself (store.Range).
 // Safe for concurrent use; the zero value is empty.
-type index struct {
+type Index struct {
 	mu      sync.Mutex
-	entries []entry // sorted by key
-	// most bytes of records to keep; 0: no limit.
-	most int64
+	entries []Entry // sorted by key
+	// Most bytes of records to keep; 0: no limit.
+	Most int64
 }
 
-// entry is one record.
-type entry struct {
-	key string
-	job kb.JobID // that the record is about; zero as long as it has none
-	uid uint32   // of the job's user
-	// made is when the record was; zero where the keys' order is that.
-	made time.Time
-	// bytes that the record takes in the store; those of a run's files in the store of artifacts.
-	bytes int64
-	// open: the record is of something that is not over, and stays.
-	open bool
+// Entry is one record.
+type Entry struct {
+	Key string
+	Job kb.JobID // that the record is about; zero as long as it has none
+	UID uint32   // of the job's user
+	// Made is when the record was; zero where the keys' order is that.
+	Made time.Time
+	// Bytes that the record takes in the store; those of a run's files in the store of artifacts.
+	Bytes int64
+	// Open: the record is of something that is not over, and stays.
+	Open bool
 }
 
-func (x *index) search(key string) (int, bool) {
-	return slices.BinarySearchFunc(x.entries, key, func(e entry, key string) int { return strings.Compare(e.key, key) })
+func (x *Index) search(key string) (int, bool) {
+	return slices.BinarySearchFunc(x.entries, key, func(e Entry, key string) int { return strings.Compare(e.Key, key) })
 }
 
-// replace takes in what the store has, sorted by key.
-func (x *index) replace(entries []entry) {
+// Replace takes in what the store has, sorted by key.
+func (x *Index) Replace(entries []Entry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.entries = entries
 }
 
-func (x *index) put(e entry) {
+func (x *Index) Put(e Entry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	at, has := x.search(e.key)
+	at, has := x.search(e.Key)
 	if has {
 		x.entries[at] = e
 		return
@@ -57,7 +57,7 @@ func (x *index) put(e entry) {
 	x.entries = slices.Insert(x.entries, at, e)
 }
 
-func (x *index) drop(key string) {
+func (x *Index) Drop(key string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if at, has := x.search(key); has {
@@ -65,8 +65,8 @@ func (x *index) drop(key string) {
 	}
 }
 
-// newest returns up to limit keys of such records, the newest first.
-func (x *index) newest(limit int, such func(entry) bool) []string {
+// Newest returns up to limit keys of such records, the newest first.
+func (x *Index) Newest(limit int, such func(Entry) bool) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var keys []string
@@ -75,58 +75,58 @@ func (x *index) newest(limit int, such func(entry) bool) []string {
 			break
 		}
 		if such(e) {
-			keys = append(keys, e.key)
+			keys = append(keys, e.Key)
 		}
 	}
 	return keys
 }
 
-// last returns the key of the record that was made last of those whose keys begin with prefix; empty if there is none.
-func (x *index) last(prefix string) string {
+// Last returns the key of the record that was made last of those whose keys begin with prefix; empty if there is none.
+func (x *Index) Last(prefix string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	at, _ := x.search(prefix)
-	var last entry
+	var last Entry
 	for _, e := range x.entries[at:] {
-		if !strings.HasPrefix(e.key, prefix) {
+		if !strings.HasPrefix(e.Key, prefix) {
 			break
 		}
-		if !e.made.Before(last.made) {
+		if !e.Made.Before(last.Made) {
 			last = e
 		}
 	}
-	return last.key
+	return last.Key
 }
 
-// prunable returns the keys of what is more than keep records, or than the bytes to keep.
-func (x *index) prunable(keep int) []string { return x.exceeding(keep, x.most) }
+// Prunable returns the keys of what is more than keep records, or than the bytes to keep.
+func (x *Index) Prunable(keep int) []string { return x.Exceeding(keep, x.Most) }
 
-// held is how many bytes all records have, and those that are not over.
-func (x *index) held() (all, open int64) {
+// Held is how many bytes all records have, and those that are not over.
+func (x *Index) Held() (all, open int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range x.entries {
-		if all += e.bytes; e.open {
-			open += e.bytes
+		if all += e.Bytes; e.Open {
+			open += e.Bytes
 		}
 	}
 	return all, open
 }
 
-// exceeding returns the keys of what is more than that, 0 for any number of bytes: the oldest of the user that holds most at
+// Exceeding returns the keys of what is more than that, 0 for any number of bytes: the oldest of the user that holds most at
 // that moment, so that many records of one user cost nobody else his. The newest record of all stays, and what is not over.
-func (x *index) exceeding(keep int, mostBytes int64) []string {
+func (x *Index) Exceeding(keep int, mostBytes int64) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := x.byAge()
 	held := map[uint32]*share{}
 	count, bytes := len(all), int64(0)
 	for age, e := range all {
-		if held[e.uid] == nil {
-			held[e.uid] = &share{}
+		if held[e.UID] == nil {
+			held[e.UID] = &share{}
 		}
-		held[e.uid].add(age, e, age < len(all)-1)
-		bytes += e.bytes
+		held[e.UID].add(age, e, age < len(all)-1)
+		bytes += e.Bytes
 	}
 	var keys []string
 	for {
@@ -139,12 +139,12 @@ func (x *index) exceeding(keep int, mostBytes int64) []string {
 			return keys
 		}
 		e := all[most.take()]
-		if count--; e.open {
+		if count--; e.Open {
 			continue
 		}
-		most.bytes -= e.bytes
-		bytes -= e.bytes
-		keys = append(keys, e.key)
+		most.bytes -= e.Bytes
+		bytes -= e.Bytes
+		keys = append(keys, e.Key)
 	}
 }
 
@@ -156,9 +156,9 @@ type share struct {
 	ages []int
 }
 
-func (s *share) add(age int, e entry, mayGo bool) {
+func (s *share) add(age int, e Entry, mayGo bool) {
 	s.count++
-	s.bytes += e.bytes
+	s.bytes += e.Bytes
 	if mayGo {
 		s.ages = append(s.ages, age)
 	}
@@ -191,8 +191,8 @@ func largest(held map[uint32]*share, byCount bool) *share {
 
 // byAge are the entries, the oldest first: by when their records were made, and by key where that is not known. Slurm gives
 // jobs' ids again from the first, in the end. The lock is held.
-func (x *index) byAge() []entry {
+func (x *Index) byAge() []Entry {
 	sorted := slices.Clone(x.entries)
-	slices.SortStableFunc(sorted, func(a, b entry) int { return a.made.Compare(b.made) })
+	slices.SortStableFunc(sorted, func(a, b Entry) int { return a.Made.Compare(b.Made) })
 	return sorted
 }

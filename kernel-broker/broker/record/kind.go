@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+// Package record reads and writes the broker's records in its store: as JSON, packed where that is long, by kind. An index of
+// their keys finds the newest and the oldest.
+package record
 
 import (
 	"context"
@@ -12,41 +14,16 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// kind is how the records of one kind are read.
-type kind[T any] struct {
-	prefix string
-	entry  func(*T) entry
-	over   func(*T) bool
-	index  func(*records) *index
-	// before fills in what records of older versions had in another form; nil: nothing.
-	before func(text []byte, value *T) error
-	// damaged takes in a record that cannot be read; nil: such a record is an error.
-	damaged func(rec store.Record, err error)
+// Kind is how the records of one kind are read.
+type Kind[T any] struct {
+	Prefix string
+	Entry  func(*T) Entry
+	Over   func(*T) bool
+	// Before fills in what records of older versions had in another form; nil: nothing.
+	Before func(text []byte, value *T) error
+	// Damaged takes in a record that cannot be read; nil: such a record is an error.
+	Damaged func(rec store.Record, err error)
 }
-
-var (
-	nodeKind = kind[kb.Node]{
-		prefix: nodePrefix,
-		entry:  func(n *kb.Node) entry { return entry{key: nodeKey(n.Name)} },
-		before: nodeFromBefore,
-	}
-	jobKind = kind[kb.Allocation]{
-		prefix: jobPrefix,
-		entry: func(a *kb.Allocation) entry {
-			return entry{key: jobKey(a.ID), job: a.ID, uid: a.UID, made: a.Created, open: !a.Closed}
-		},
-		over:  func(a *kb.Allocation) bool { return a.Closed },
-		index: func(r *records) *index { return &r.jobIndex },
-	}
-	runKind = kind[kb.Run]{
-		prefix: runPrefix,
-		entry: func(r *kb.Run) entry {
-			return entry{key: runKey(r.ID), job: r.Job, uid: r.UID, bytes: fileBytes(r), open: !r.Over()}
-		},
-		over:  (*kb.Run).Over,
-		index: func(r *records) *index { return &r.runIndex },
-	}
-)
 
 const (
 	// listPage is how many records are read at a time. That of a job of 16 nodes
@@ -68,42 +45,42 @@ func (b *budget) take(rec store.Record) error {
 	return nil
 }
 
-func (k kind[T]) name() string { return strings.TrimSuffix(k.prefix, "/") }
+func (k Kind[T]) name() string { return strings.TrimSuffix(k.Prefix, "/") }
 
-func (k kind[T]) decode(rec store.Record) (*T, error) {
+func (k Kind[T]) Decode(rec store.Record) (*T, error) {
 	value := new(T)
-	text, err := unpack(rec)
+	text, err := Unpack(rec)
 	if err != nil {
 		return nil, err
 	}
-	if err := decode(rec.Key, text, value, func() string { return k.entry(value).key }); err != nil {
+	if err := Decode(rec.Key, text, value, func() string { return k.Entry(value).Key }); err != nil {
 		return nil, err
 	}
-	if k.before != nil {
-		if err := k.before(text, value); err != nil {
+	if k.Before != nil {
+		if err := k.Before(text, value); err != nil {
 			return nil, fmt.Errorf("record %q: %w", rec.Key, err)
 		}
 	}
 	return value, nil
 }
 
-// each calls do for every record, the oldest first. Not all of them are in memory
+// Each calls do for every record, the oldest first. Not all of them are in memory
 // at a time, and so they are not one snapshot: a change of one is fenced by its
 // revision.
-func (k kind[T]) each(ctx context.Context, s store.Store, do func(value *T, rec store.Record)) error {
-	for from := k.prefix; ; {
-		list, err := s.Range(ctx, from, k.prefix+"\xff", listPage)
+func (k Kind[T]) Each(ctx context.Context, s store.Store, do func(value *T, rec store.Record)) error {
+	for from := k.Prefix; ; {
+		list, err := s.Range(ctx, from, k.Prefix+"\xff", listPage)
 		if err != nil {
 			return fmt.Errorf("records of %s: %w: %w", k.name(), kb.ErrUnavailable, err)
 		}
 		for _, rec := range list {
-			switch value, err := k.decode(rec); {
+			switch value, err := k.Decode(rec); {
 			case err == nil:
 				do(value, rec)
-			case k.damaged == nil:
+			case k.Damaged == nil:
 				return err
 			default:
-				k.damaged(rec, err)
+				k.Damaged(rec, err)
 			}
 		}
 		if len(list) < listPage {
@@ -113,30 +90,30 @@ func (k kind[T]) each(ctx context.Context, s store.Store, do func(value *T, rec 
 	}
 }
 
-// get reads one record with its revision.
-func (k kind[T]) get(ctx context.Context, r *records, key string) (*T, int64, error) {
-	rec, err := r.store.Get(ctx, key)
+// Get reads one record with its revision.
+func (k Kind[T]) Get(ctx context.Context, s store.Store, key string) (*T, int64, error) {
+	rec, err := s.Get(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, 0, kb.ErrNotFound
 	case err != nil:
 		return nil, 0, fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
 	}
-	value, err := k.decode(rec)
+	value, err := k.Decode(rec)
 	return value, rec.Revision, err
 }
 
-// list reads up to limit such records, the newest first. Those that are gone by
+// List reads up to limit such records, the newest first. Those that are gone by
 // now are missing.
-func (k kind[T]) list(ctx context.Context, r *records, limit int, such func(entry) bool) (list []*T, err error) {
-	keys := k.index(r).newest(limit, such)
+func (k Kind[T]) List(ctx context.Context, s store.Store, x *Index, limit int, such func(Entry) bool) (list []*T, err error) {
+	keys := x.Newest(limit, such)
 	if len(keys) == 0 {
-		err = r.checkReachable(ctx, k.prefix)
+		err = CheckReachable(ctx, s, k.Prefix)
 	}
 	var left budget
 	for _, key := range keys {
 		var rec store.Record
-		if rec, err = r.store.Get(ctx, key); errors.Is(err, store.ErrNotFound) {
+		if rec, err = s.Get(ctx, key); errors.Is(err, store.ErrNotFound) {
 			err = nil
 			continue
 		} else if err != nil {
@@ -145,7 +122,7 @@ func (k kind[T]) list(ctx context.Context, r *records, limit int, such func(entr
 		}
 		var value *T
 		if err = left.take(rec); err == nil {
-			value, err = k.decode(rec)
+			value, err = k.Decode(rec)
 		}
 		if err != nil {
 			break
@@ -158,36 +135,36 @@ func (k kind[T]) list(ctx context.Context, r *records, limit int, such func(entr
 	return list, nil
 }
 
-// prune forgets the oldest records beyond keep that are over. The newest stays in
+// Prune forgets the oldest records beyond keep that are over. The newest stays in
 // any case: the number of the next run follows from it.
-func (k kind[T]) prune(ctx context.Context, r *records, keep int) error {
-	_, err := k.forget(ctx, r, k.index(r).prunable(max(keep, 1)))
+func (k Kind[T]) Prune(ctx context.Context, s store.Store, x *Index, keep int) error {
+	_, err := k.Forget(ctx, s, x, x.Prunable(max(keep, 1)))
 	return err
 }
 
-// forget deletes records, but for those that are not over, and returns what was in them.
-func (k kind[T]) forget(ctx context.Context, r *records, keys []string) (forgotten []*T, err error) {
+// Forget deletes records, but for those that are not over, and returns what was in them.
+func (k Kind[T]) Forget(ctx context.Context, s store.Store, x *Index, keys []string) (forgotten []*T, err error) {
 	for _, key := range keys {
-		value, revision, err := k.get(ctx, r, key)
-		if errors.Is(err, kb.ErrNotFound) || err == nil && !k.over(value) {
+		value, revision, err := k.Get(ctx, s, key)
+		if errors.Is(err, kb.ErrNotFound) || err == nil && !k.Over(value) {
 			continue
 		}
 		if err == nil {
-			_, err = r.store.Commit(ctx, store.Write{Key: key, Delete: true, Expect: revision})
+			_, err = s.Commit(ctx, store.Write{Key: key, Delete: true, Expect: revision})
 		}
 		if err != nil {
 			return forgotten, fmt.Errorf("record %q: %w", key, err)
 		}
-		k.index(r).drop(key)
+		x.Drop(key)
 		forgotten = append(forgotten, value)
 	}
 	return forgotten, nil
 }
 
-// checkReachable has the store say that it is there when there is nothing to read: a
+// CheckReachable has the store say that it is there when there is nothing to read: a
 // store that is away must not look like one that is empty.
-func (r *records) checkReachable(ctx context.Context, prefix string) error {
-	if _, err := r.store.Range(ctx, prefix, prefix+"\xff", 1); err != nil {
+func CheckReachable(ctx context.Context, s store.Store, prefix string) error {
+	if _, err := s.Range(ctx, prefix, prefix+"\xff", 1); err != nil {
 		return fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
 	}
 	return nil

@@ -257,7 +257,6 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 				component("stock-images", func() (string, error) { return ctl.ImageHealth(ctx) }),
 				component("hardware", func() (string, error) { return ctl.LedgerHealth(ctx) }),
 				component("events", historyHealth(events)),
-				component("events", historyHealth(events)),
 				component("agents", func() (string, error) { return ctl.AgentHealth(ctx) }),
 			}
 		},
