@@ -117,7 +117,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, wide (one line a row, all columns), json or yaml")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.keyCommand(), a.artifactCommand(), a.nodeCommand(), a.hardwareCommand(), a.authorityCommand(), a.jobCommand(), a.eventsCommand(), a.runCommand(), a.policyCommand(), a.auditCommand(), a.configCommand(),
-		a.doctorCommand(), a.healthCommand(), a.supportCommand(), a.webCommand(), a.versionCommand(), a.manCommand(root))
+		a.doctorCommand(), a.setupCommand(), a.healthCommand(), a.supportCommand(), a.webCommand(), a.versionCommand(), a.manCommand(root))
 	addTexts(root)
 	a.addCompletions(root)
 	return root

@@ -33,6 +33,8 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	What     string   `json:"what"`
 	Remedy   string   `json:"remedy"`
+	// Line of one of Slurm's files that mends it; nil if no line does.
+	Line *Line `json:"line,omitempty"`
 	// ofNode: the object is a node, and the finding may be true of others.
 	ofNode bool
 }

@@ -36,14 +36,16 @@ func plugstack(e *examination) {
 	if !ok {
 		return
 	}
-	remedy := "add the line \"required /usr/lib/kernel-broker/" + pluginFile + "\" to " + p.Path
+	remedy := "add the line \"" + plugstackLine() + "\" to " + p.Path
 	if p.Error != "" {
 		e.wrong(p.Path, "it cannot be read: "+p.Error, remedy)
+		e.lacks(PlugstackFile, "", plugstackLine())
 		return
 	}
 	ours := slices.DeleteFunc(slices.Clone(p.Lines), func(l PlugstackLine) bool { return !l.Ours() })
 	if len(ours) == 0 {
 		e.wrong(p.Path, "it does not name the plugin: sbatch here has no --kernel-profile, and a node has no gate", remedy)
+		e.lacks(PlugstackFile, "", plugstackLine())
 		return
 	}
 	var files []string

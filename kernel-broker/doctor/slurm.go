@@ -64,6 +64,7 @@ func word(key, want string, severity Severity, without string) func(*examination
 	return func(e *examination) {
 		if c, ok := need(e, e.Slurm); ok && !c.Has(key, want) {
 			e.add(severity, key, fmt.Sprintf("%s lacks %s: %s", key, want, without), fmt.Sprintf("add %s to %s in slurm.conf; %s", want, key, sample))
+			e.lacksWord(key, want)
 		}
 	}
 }
@@ -78,6 +79,7 @@ func hook(key, name, without string) func(*examination) {
 		}
 		if len(c.Values(key)) == 0 {
 			e.wrong(key, key+" is not set: "+without, remedy)
+			e.lacks(SlurmFile, key, "/usr/libexec/kernel-broker/"+name)
 			return
 		}
 		programs, ok := need(e, e.Programs[key])
@@ -122,6 +124,7 @@ func prologFlags(e *examination) {
 	} {
 		if flag := f.flag; !c.Has("PrologFlags", flag) {
 			e.wrong(flag, "PrologFlags lacks "+flag+": "+f.without, "add "+flag+" to PrologFlags in slurm.conf; "+sample)
+			e.lacksWord("PrologFlags", flag)
 		}
 	}
 }
@@ -138,6 +141,7 @@ func holdOnPrologFail(e *examination) {
 	for _, w := range words {
 		if !c.Has("SchedulerParameters", w) {
 			e.warn(w, "SchedulerParameters lacks "+w+": a job whose node fails is held or ended, not requeued", "add "+w+" to SchedulerParameters in slurm.conf; "+sample)
+			e.lacksWord("SchedulerParameters", w)
 		}
 	}
 }
@@ -145,6 +149,7 @@ func holdOnPrologFail(e *examination) {
 func jobRequeue(e *examination) {
 	if c, ok := need(e, e.Slurm); ok && c.Value("JobRequeue") == "0" {
 		e.warn("JobRequeue", "JobRequeue is 0: a plain job on a node that cannot return ends instead of being requeued", "set JobRequeue=1 in slurm.conf")
+		e.lacks(SlurmFile, "JobRequeue", "1")
 	}
 }
 
@@ -266,9 +271,11 @@ func jobCgroups(e *examination) {
 	const without = ": a job's processes are in no cgroup of version 2, and profiling runs have no result"
 	if v := c.Value("ProctrackType"); v != "proctrack/cgroup" {
 		e.warn("ProctrackType", "ProctrackType is "+cmp.Or(v, "not set")+without, "set ProctrackType=proctrack/cgroup in slurm.conf; docs/ops/profiling.md")
+		e.lacks(SlurmFile, "ProctrackType", "proctrack/cgroup")
 	}
 	if v := c.Value("CgroupPlugin"); v == "cgroup/v1" || v == "disabled" {
 		e.warn("CgroupPlugin", "CgroupPlugin is "+v+without, "set CgroupPlugin=autodetect (or cgroup/v2) in cgroup.conf, and boot nodes with systemd.unified_cgroup_hierarchy=1 where they are older; docs/ops/profiling.md")
+		e.lacks(CgroupFile, "CgroupPlugin", "autodetect")
 	}
 }
 

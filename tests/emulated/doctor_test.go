@@ -193,3 +193,39 @@ func TestDoctor(t *testing.T) {
 	s.OK(s.Broker().Stop(s.Ctx))
 	s.finds(nil, "slurm-answers slurmctld", "broker-answers unix:///run/kernel-broker/broker.sock", "agent-port "+frontAddress+":7440", "job-submit-script /etc/slurm/job_submit.lua")
 }
+
+// setup slurm finds in the files of a real site what an administrator left out, and nothing else.
+func TestSetupSlurm(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) { o.Nodes = 1 })
+	text, err := os.ReadFile(s.Path("etc/slurm/slurm.conf"))
+	s.OK(err)
+	lacks := func(conf string) (list []string) {
+		t.Helper()
+		for line := range strings.Lines(s.Try("root", "kernelctl", "setup", "slurm", "--slurm-conf", conf).Stdout) {
+			if !strings.HasPrefix(line, "#") {
+				list = append(list, strings.TrimSpace(line))
+			}
+		}
+		return list
+	}
+	// These clusters keep no jobs in cgroups.
+	all := lacks("/etc/slurm/slurm.conf")
+	own := slices.DeleteFunc(slices.Clone(all), func(line string) bool {
+		return strings.HasPrefix(line, "ProctrackType=") || strings.HasPrefix(line, "CgroupPlugin=")
+	})
+	if len(own) != 0 {
+		t.Errorf("a whole site lacks %q", own)
+	}
+	next := ""
+	for line := range strings.Lines(string(text)) {
+		if key, _, _ := strings.Cut(line, "="); key != "EpilogSlurmctld" && key != "JobSubmitPlugins" {
+			next += line
+		}
+	}
+	s.OK(os.WriteFile(s.Path("etc/slurm/next.conf"), []byte(next), 0o644))
+	got := slices.DeleteFunc(lacks("/etc/slurm/next.conf"), func(line string) bool { return slices.Contains(all, line) })
+	if want := []string{"EpilogSlurmctld=/usr/libexec/kernel-broker/epilog-slurmctld", "JobSubmitPlugins=lua"}; !slices.Equal(got, want) {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+}
