@@ -57,7 +57,9 @@ func TestActiveFeatures(t *testing.T) {
 			s.Must("alice", "scancel", id)
 			until("stock again", map[string]string{"n1": own, "n2": own, "n3": own})
 			s.Settled(2 * Limit)
-			commands := func() int { return strings.Count(s.Must("root", "cat", "/var/log/kernel-broker/broker.log"), `action="set features"`) }
+			commands := func() int {
+				return strings.Count(s.Must("root", "cat", "/var/log/kernel-broker/broker.log"), `action="set features"`)
+			}
 			told := commands()
 			s.Never(3*time.Second, "slurmctld is told what it knows", func() bool { return commands() != told })
 			t.Log(told, "commands")
