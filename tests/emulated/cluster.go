@@ -90,7 +90,7 @@ func (c *Cluster) up(ctx context.Context) error {
 		}
 	}
 	if c.options.TwoBrokers {
-		if err := c.etcd().Start(ctx); err != nil {
+		if err := c.startEtcd(ctx); err != nil {
 			return err
 		}
 	}

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
@@ -52,14 +55,55 @@ func (c *Cluster) Standby() Daemon {
 	}
 }
 
-func (c *Cluster) etcd() Daemon {
-	return Daemon{
-		cluster: c, name: "etcd", user: "slurm", pidFile: "/run/kernel-broker/etcd.pid",
-		argv: []string{"/usr/bin/etcd", "--data-dir=/var/lib/kernel-broker/brokers-etcd", "--listen-client-urls=" + etcdURL,
-			"--advertise-client-urls=" + etcdURL, "--listen-peer-urls=http://" + frontAddress + ":2380"},
-		log:   "/var/log/kernel-broker/etcd.log",
-		ready: []string{"/bin/sh", "-c", "grep -q 'ready to serve client requests' /var/log/kernel-broker/etcd.log"},
+// members is how many etcd has.
+const members = 3
+
+// Etcd is the handle of one of etcd's members, from 0.
+func (c *Cluster) Etcd(member int) Daemon {
+	var all []string
+	for i := range members {
+		all = append(all, fmt.Sprintf("m%d=http://%s:%d", i, frontAddress, etcdPort(i)+1))
 	}
+	name, peer := fmt.Sprintf("etcd%d", member), fmt.Sprintf("http://%s:%d", frontAddress, etcdPort(member)+1)
+	log := "/var/log/kernel-broker/" + name + ".log"
+	return Daemon{
+		cluster: c, name: name, user: "slurm", pidFile: "/run/kernel-broker/" + name + ".pid",
+		argv: []string{"/usr/bin/etcd", fmt.Sprintf("--name=m%d", member), "--data-dir=/var/lib/kernel-broker/brokers-" + name,
+			fmt.Sprintf("--listen-client-urls=http://0.0.0.0:%d", etcdPort(member)), fmt.Sprintf("--advertise-client-urls=http://%s:%d", frontAddress, etcdPort(member)),
+			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + strings.Join(all, ",")},
+		log:   log,
+		ready: []string{"/bin/sh", "-c", "grep -q 'ready to serve client requests' " + log},
+	}
+}
+
+// startEtcd starts all members, which wait for each other.
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range members {
+		group.Go(func() error { return c.Etcd(i).Start(ctx) })
+	}
+	return group.Wait()
+}
+
+// CutOff takes from one of the two brokers the address by which it reaches etcd, and Connect gives it back. What is under way
+// gets no answer meanwhile.
+func (c *Cluster) CutOff(ctx context.Context, broker int) error { return c.address(ctx, "del", broker) }
+
+// Connect ends CutOff.
+func (c *Cluster) Connect(ctx context.Context, broker int) error {
+	return c.address(ctx, "add", broker)
+}
+
+func (c *Cluster) address(ctx context.Context, verb string, broker int) error {
+	args := []string{"--target", strconv.Itoa(c.holder), "--net"}
+	if c.mode == lab.ModeSubuid {
+		args = append(args, "--user", "--setuid", "0", "--setgid", "0")
+	}
+	args = append(args, "--", "ip", "addr", verb, etcdAddress(broker)+"/32", "dev", "lo")
+	if out, err := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip addr %s: %w: %s", verb, err, out)
+	}
+	return nil
 }
 
 // Slurmctld is slurmctld's handle.
@@ -134,7 +178,7 @@ func (d Daemon) Start(ctx context.Context) error {
 func (d Daemon) Running() bool {
 	for range 100 {
 		// The launched shell may not have written the file yet.
-		if pid, err := d.pid(); err == nil {
+		if pid, err := d.PID(); err == nil {
 			return d.cluster.alive(pid)
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -142,7 +186,8 @@ func (d Daemon) Running() bool {
 	return false
 }
 
-func (d Daemon) pid() (int, error) {
+// PID of the process, in the cluster.
+func (d Daemon) PID() (int, error) {
 	text, err := os.ReadFile(d.cluster.path(d.pidFile))
 	if err != nil {
 		return 0, fmt.Errorf("daemon %q: %w", d.name, err)
@@ -156,7 +201,7 @@ func (d Daemon) pid() (int, error) {
 
 // Signal sends any signal, such as SIGSTOP to simulate a hang.
 func (d Daemon) Signal(ctx context.Context, sig syscall.Signal) error {
-	pid, err := d.pid()
+	pid, err := d.PID()
 	if err != nil {
 		return err
 	}
@@ -184,7 +229,7 @@ const lastThread = 5 * time.Second
 // that hook without end (ADR 0022); its state is saved by then, and one thread is left. At a site the unit's
 // TimeoutStopSec kills it; here this function does.
 func (d Daemon) end(ctx context.Context, sig syscall.Signal) error {
-	pid, err := d.pid()
+	pid, err := d.PID()
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func (c *Cluster) startHolder(ctx context.Context, system, product string) error
 	for i := range c.options.Nodes {
 		args = append(args, nodeAddress(i+1))
 	}
+	args = append(args, etcdAddress(0), etcdAddress(1))
 	// Not CommandContext: the holder outlives the call.
 	cmd := exec.Command("unshare", args...)
 	cmd.Stdout, cmd.Stderr = log, log

@@ -40,7 +40,7 @@ type Options struct {
 	Lines []string
 	// Accounting runs slurmdbd with its own database; nothing is enforced.
 	Accounting bool
-	// TwoBrokers runs an etcd and, beside the broker, another one that waits: as on the host of a backup controller, its
+	// TwoBrokers runs an etcd of three members and, beside the broker, another one that waits: as on the host of a backup controller, its
 	// hooks have the network alone.
 	TwoBrokers bool
 	// GresConf is a node's gres.conf by the name of its kernel, which may have no driver for what stock has one for.

@@ -140,7 +140,18 @@ func brokerConfig(o Options) map[string]any {
 	}, o.Broker)
 }
 
-const etcdURL = "http://" + frontAddress + ":2379"
+// etcdPort is that of a member for its clients; the next one is for other members.
+func etcdPort(member int) int { return 2379 + 2*member }
+
+// etcdAddress is where one of the two brokers reaches etcd.
+func etcdAddress(broker int) string { return fmt.Sprintf("10.99.2.%d", broker+1) }
+
+func etcdEndpoints(broker int) (all []string) {
+	for i := range members {
+		all = append(all, fmt.Sprintf("http://%s:%d", etcdAddress(broker), etcdPort(i)))
+	}
+	return all
+}
 
 // withBrokers lays what two brokers need under the options' own configurations.
 func (o Options) withBrokers() Options {
@@ -149,7 +160,7 @@ func (o Options) withBrokers() Options {
 	}
 	standby := fmt.Sprintf("%s:%d", frontAddress, standbyPort)
 	o.Broker = lab.MergeConfig(map[string]any{
-		"etcd":  map[string]any{"endpoints": []string{etcdURL}},
+		"etcd":  map[string]any{"endpoints": etcdEndpoints(0)},
 		"slurm": map[string]any{"controllers": []string{frontAddress}}, "policy": "",
 	}, o.Broker)
 	o.Client = lab.MergeConfig(map[string]any{
@@ -166,6 +177,8 @@ func standbyConfig(o Options) map[string]any {
 	return lab.MergeConfig(brokerConfig(o), map[string]any{
 		"listen": fmt.Sprintf("%s:%d", frontAddress, standbyPort),
 		"socket": "/run/kernel-broker/standby.sock",
+		"etcd":   map[string]any{"endpoints": etcdEndpoints(1)},
+		"audit":  map[string]any{"dir": "/var/lib/kernel-broker/standby-audit"}, // it is on the same host
 	})
 }
 

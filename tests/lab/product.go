@@ -5,6 +5,7 @@ package lab
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,7 +130,7 @@ func MergeConfig(base, over map[string]any) map[string]any {
 		inner, ok := base[k].(map[string]any)
 		outer, ok2 := v.(map[string]any)
 		if ok && ok2 {
-			base[k] = MergeConfig(inner, outer)
+			base[k] = MergeConfig(maps.Clone(inner), outer) // others may have the inner one, too
 			continue
 		}
 		base[k] = v
