@@ -237,7 +237,9 @@ func (a *Agent) observe() {
 	}
 	if status.Session != a.session {
 		a.session, a.sent = status.Session, sent{}
-		a.observed.Hold[decide.Fetch] = time.Time{}
+		for _, kind := range []decide.Kind{decide.Fetch, decide.Announce} { // by which an agent asks its broker
+			a.fails[kind], a.observed.Hold[kind] = 0, time.Time{}
+		}
 	}
 	if status.Desired != nil && (a.desired == nil || a.desired.Generation != status.Desired.Generation) {
 		a.parts.Log.Info("new desired state", "node", a.parts.Node, "generation", status.Desired.Generation,

@@ -137,6 +137,24 @@ func TestUnreadableMark(t *testing.T) {
 	}
 }
 
+// What failed since the broker hung is tried at once with the next one, and what is the node's own waits on.
+func TestNewStreamEndsTheWaitForTheBroker(t *testing.T) {
+	l := &fakeLink{status: link.Status{Session: 1, Connected: true}}
+	a := newAgent(t, l, &fakeSlurmd{})
+	a.observe()
+	for range 5 {
+		a.hold(decide.Announce)
+		a.hold(decide.Load)
+	}
+	if a.observe(); !a.observed.Hold[decide.Announce].After(time.Now()) {
+		t.Fatal("nothing waits")
+	}
+	l.status.Session = 2
+	if a.observe(); !a.observed.Hold[decide.Announce].IsZero() || a.fails[decide.Announce] != 0 || !a.observed.Hold[decide.Load].After(time.Now()) {
+		t.Errorf("announce waits until %v, load until %v", a.observed.Hold[decide.Announce], a.observed.Hold[decide.Load])
+	}
+}
+
 // A broker that comes after the announcement of a boot, while the boot is checked for the last time, gets one of its own.
 func TestNewStreamBeforeTheBoot(t *testing.T) {
 	for name, fresh := range map[string]bool{"that wants the same": true, "that is still silent": false} {
