@@ -24,11 +24,12 @@ type calls struct {
 	runs     api.RunServiceClient
 	hardware api.HardwareServiceClient
 	health   api.HealthServiceClient
+	events   api.EventServiceClient
 }
 
 func newCalls(c grpc.ClientConnInterface) calls {
 	return calls{api.NewNodeServiceClient(c), api.NewAllocationServiceClient(c), api.NewCatalogServiceClient(c),
-		api.NewRunServiceClient(c), api.NewHardwareServiceClient(c), api.NewHealthServiceClient(c)}
+		api.NewRunServiceClient(c), api.NewHardwareServiceClient(c), api.NewHealthServiceClient(c), api.NewEventServiceClient(c)}
 }
 
 // call makes one call within the limit.

@@ -41,6 +41,7 @@ type broker struct {
 	api.UnimplementedRunServiceServer
 	api.UnimplementedHardwareServiceServer
 	api.UnimplementedHealthServiceServer
+	api.UnimplementedEventServiceServer
 
 	mu       sync.Mutex
 	nodes    []*api.Node
@@ -83,6 +84,20 @@ func (b *broker) GetNode(_ context.Context, r *api.GetNodeRequest) (*api.GetNode
 			}
 		}
 		return nil, notFound("node " + r.GetName())
+	})
+}
+
+func (b *broker) ListEvents(_ context.Context, r *api.ListEventsRequest) (*api.ListEventsResponse, error) {
+	return answer(b, func() (*api.ListEventsResponse, error) {
+		if r.GetFilter().GetNode() != "n1" {
+			return &api.ListEventsResponse{}, nil
+		}
+		node := api.EventSubject_EVENT_SUBJECT_NODE
+		return &api.ListEventsResponse{Events: []*api.Event{
+			{Number: 1, At: at(0), Subject: node, Node: "n1", Event: "out-of-service", To: "drained", Who: "eve", Why: "bad fan"},
+			{Number: 2, At: at(60), Subject: node, Node: "n1", Event: "boot-requested", JobId: 14, User: "alice", Profile: "mitgcm", Version: 3, To: "mitgcm@3", Who: "kernel-broker", Why: "by kexec"},
+			{Number: 3, At: at(69), Subject: node, Node: "n1", Event: "proven", JobId: 14, User: "alice", Profile: "mitgcm", Version: 3, Who: "kernel-broker", Took: durationpb.New(9 * time.Second)},
+		}}, nil
 	})
 }
 
@@ -159,6 +174,7 @@ func serve(t *testing.T, b *broker, change ...func(*Options)) *Server {
 	api.RegisterRunServiceServer(served, b)
 	api.RegisterHardwareServiceServer(served, b)
 	api.RegisterHealthServiceServer(served, b)
+	api.RegisterEventServiceServer(served, b)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := served.Serve(listener); err != nil {

@@ -3,14 +3,15 @@
 package web
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
@@ -28,10 +29,12 @@ type nodeView struct {
 // fact is a name with its value.
 type fact struct{ Name, Text string }
 
-// nodeEvent is a step of a switch of the node.
+// nodeEvent is something that happened to the node.
 type nodeEvent struct {
-	At                               time.Time
+	At time.Time
+	// Job and Path are empty for an event without a job. Took is negative if nothing ends with it.
 	Event, Detail, Job, Kernel, Path string
+	Took                             time.Duration
 }
 
 // mostEvents of a node are on its page.
@@ -42,13 +45,13 @@ func (s *Server) node(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	jobs, err := call(r.Context(), s.calls.jobs.ListJobs, &api.ListJobsRequest{Limit: mostJobs})
-	if err != nil {
+	events, err := call(r.Context(), s.calls.events.ListEvents, &api.ListEventsRequest{Filter: &api.EventFilter{Node: r.PathValue("name")}, Limit: mostEvents})
+	if err != nil && status.Code(err) != codes.Unimplemented { // a broker of an earlier release keeps none
 		return page{}, err
 	}
 	n := response.GetNode()
 	v := nodeView{Name: n.GetName(), Cell: s.colour.cellOf(n), State: string(stateOf(n)), Cause: n.GetCause(), Facts: factsOf(n),
-		History: historyOf(n.GetName(), jobs.GetJobs())}
+		History: historyOf(events.GetEvents())}
 	return page{Title: "Node " + v.Name, Here: "/", Template: "node", Data: v}, nil
 }
 
@@ -78,16 +81,27 @@ func factsOf(n *api.Node) []fact {
 	return slices.DeleteFunc(facts, func(f fact) bool { return f.Text == "" })
 }
 
-// historyOf a node in the records of jobs, the newest first.
-func historyOf(name string, jobs []*api.Job) []nodeEvent {
-	var events []nodeEvent
-	for _, j := range jobs {
-		for _, e := range j.GetTimeline() {
-			if e.GetNode() == name {
-				events = append(events, nodeEvent{e.GetAt().AsTime(), e.GetEvent(), e.GetDetail(), convert.JobName(j), jobKernel(j), jobPath(j)})
-			}
+// historyOf a node by its events, the newest first.
+func historyOf(events []*api.Event) []nodeEvent {
+	history := make([]nodeEvent, 0, len(events))
+	for _, e := range events {
+		h := nodeEvent{At: e.GetAt().AsTime(), Event: strings.ReplaceAll(e.GetEvent(), "-", " "), Took: -1,
+			Detail: strings.Join(slices.DeleteFunc([]string{e.GetTo(), e.GetWhy()}, func(s string) bool { return s == "" }), ": ")}
+		if e.GetProfile() != "" {
+			h.Kernel = kernelRef(e.GetProfile(), e.GetVersion())
 		}
+		if e.GetJobId() != 0 {
+			j := &api.Job{JobId: e.GetJobId(), RestartCount: e.GetRestartCount()}
+			h.Job, h.Path = fmt.Sprint(e.GetJobId()), jobPath(j)
+		}
+		if e.GetTook() != nil {
+			h.Took = e.GetTook().AsDuration()
+		}
+		if who := e.GetWho(); who != "" && who != "kernel-broker" {
+			h.Event += " by " + who
+		}
+		history = append(history, h)
 	}
-	slices.SortStableFunc(events, func(a, b nodeEvent) int { return cmp.Compare(b.At.UnixNano(), a.At.UnixNano()) })
-	return events[:min(len(events), mostEvents)]
+	slices.Reverse(history)
+	return history
 }
