@@ -16,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/tests/support/catest"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
@@ -40,10 +41,7 @@ func trusting(t *testing.T) func(*server.Options) { return trustingBut(t, "") }
 // trustingBut is one that cannot record a node.
 func trustingBut(t *testing.T, node string) func(*server.Options) {
 	t.Helper()
-	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := catest.Open(t, pki.Options{Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
 	registry, err := pki.OpenRegistry(t.Context(), pki.RegistryOptions{
 		Store: fullFor{memstore.New(), node}, Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler),
 	})

@@ -21,7 +21,7 @@ func TestFaultEtcd(t *testing.T) {
 			f.t.Fatal(err)
 		}
 	}
-	// A broker whose etcd is away for longer than its lease ends (ADR 0029), and systemd starts it again.
+	// A broker whose etcd is away for longer than its lease ends (ADR 0058), and systemd starts it again.
 	ended := func(f *faults) bool { return len(f.processes(brokerProgram)) == 0 }
 	back := func(f *faults) {
 		f.wait(time.Minute, "the broker's end", func() bool { return ended(f) })

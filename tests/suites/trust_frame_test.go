@@ -26,6 +26,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
+	"github.com/kernelbroker/kernelbroker/tests/support/catest"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
@@ -156,10 +157,8 @@ func (c *trust) foreign(node string) mtls.Source {
 
 func (c *trust) foreignAuthority() *x509.Certificate {
 	c.t.Helper()
-	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(c.t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	authority := catest.Open(c.t, pki.Options{Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
+	var err error
 	c.stranger, err = pki.OpenRegistry(c.ctx, pki.RegistryOptions{
 		Store: memstore.New(), Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler),
 	})

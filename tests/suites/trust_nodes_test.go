@@ -284,7 +284,7 @@ func (c *trust) secrets() {
 	patterns := []string{token.Secret}
 	patterns = append(patterns, keyLines(c.t, c.onDisk("n1", "node.pem"))...)
 	patterns = append(patterns, keyLines(c.t, c.onDisk("n2", "node.pem"))...)
-	patterns = append(patterns, keyLines(c.t, c.must("root", "cat", "/var/lib/kernel-broker/ca/ca-0000.pem")+"\n")...)
+	patterns = append(patterns, c.must("root", "cat", "/var/lib/kernel-broker/store.key"))
 	c.file("alice", "env.sh", envScript)
 	id := c.sbatch("alice", "-N2", "--kernel-profile=mitgcm", "env.sh")
 	c.wait(switchLimit, "the job's environment on both nodes", func() bool {
@@ -312,6 +312,6 @@ func (c *trust) secrets() {
 			c.t.Errorf("%s: others may read it: %v, %v", path, info.Mode(), err)
 		}
 	}
-	c.refused("alice", []string{"Permission denied"}, "cat", "/var/lib/kernel-broker/ca/ca-0000.pem")
+	c.refused("alice", []string{"Permission denied"}, "cat", "/var/lib/kernel-broker/store.key")
 	c.refused("alice", []string{"Permission denied"}, "ls", "/var/lib/kernel-broker/etcd")
 }

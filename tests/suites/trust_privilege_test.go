@@ -69,7 +69,7 @@ func leastPrivilege(c *cluster) {
 	if seen != len(forOthers) {
 		c.t.Errorf("%d of %d files that others need are there", seen, len(forOthers))
 	}
-	for _, secret := range []string{"/var/lib/kernel-broker/etcd/etcd", "/var/lib/kernel-broker/ca/ca-0000.pem", "/var/lib/kernel-broker/audit/head"} {
+	for _, secret := range []string{"/var/lib/kernel-broker/etcd/etcd", "/var/lib/kernel-broker/audit/head"} {
 		for _, user := range []string{"alice", "slurm"} {
 			if r := c.try(user, "ls", "-l", secret); r.Exit == 0 {
 				c.t.Errorf("%s sees %s", user, secret)

@@ -188,7 +188,7 @@ func (s *site) secrets(t *testing.T) {
 		on   *machine
 		path string
 	}{
-		"the authority's key": {s.ctl1, "/var/lib/kernel-broker/ca/ca-0000.pem"},
+		"the store's key":     {s.ctl1, "/var/lib/kernel-broker/store.key"},
 		"the node's key":      {s.n1, "/var/lib/kernel-broker/tls/node.pem"},
 		"MUNGE's key":         {s.ctl1, "/etc/munge/munge.key"},
 		"the signing key":     {s.ctl1, "/root/keys/release.pem"},

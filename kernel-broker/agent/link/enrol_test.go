@@ -26,6 +26,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
+	"github.com/kernelbroker/kernelbroker/tests/support/catest"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
@@ -45,10 +46,8 @@ func newBroker(t *testing.T, lifetime time.Duration) *broker {
 	kept := memstore.New()
 	b := &broker{t: t}
 	now := func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
-	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: lifetime})
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := catest.Open(t, pki.Options{Cluster: "lab", Host: "ctl", Lifetime: lifetime})
+	var err error
 	b.registry, err = pki.OpenRegistry(t.Context(), pki.RegistryOptions{Store: kept, Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler), Now: now})
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
+	"github.com/kernelbroker/kernelbroker/tests/support/catest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,10 +35,7 @@ func secured(t *testing.T) (address, authorities string) {
 	t.Helper()
 	dir := t.TempDir()
 	authorities = filepath.Join(dir, "ca.pem")
-	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(dir, "ca"), Public: authorities, Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := catest.Open(t, pki.Options{Public: authorities, Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
 	accept := func(mtls.Peer) error { return errors.New("no node is expected") }
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(mtls.ServerConfig(authority, "lab", accept))))
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())

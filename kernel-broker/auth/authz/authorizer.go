@@ -58,9 +58,9 @@ type Options struct {
 	Record Recorder
 	// Log defaults to slog.Default.
 	Log *slog.Logger
-	// Keep is called before a policy comes into force, so that a later start knows that there was one. It may be nil;
-	// an error is one of reading the policy.
-	Keep func(*Policy) error
+	// Share is told what the file has, or why it has nothing, and whether it is read again; it returns what is to be in
+	// force, for all brokers of the cluster. It may be nil.
+	Share func(found State, wrong error, again bool) (State, error)
 	// Changed is called after another policy came into force; it may be nil.
 	Changed func()
 	// Now defaults to time.Now.
@@ -100,10 +100,7 @@ func New(o Options) (*Authorizer, error) {
 	}
 	a := &Authorizer{o: o, reads: newSampler(readRate, o.Now), refusals: newSampler(refusalRate, o.Now), waits: rate.Sometimes{Interval: waitsEvery}}
 	var err error
-	if a.state, err = a.load(o.Optional); err != nil {
-		return nil, err
-	}
-	if err := a.keep(a.state); err != nil {
+	if a.state, err = a.load(o.Optional, false); err != nil {
 		return nil, err
 	}
 	a.o.Log.Info("policy in force", "file", a.state.Policy.File, "digest", a.state.Digest)
@@ -116,21 +113,18 @@ func WithoutFile(always []uint32, log *slog.Logger) *Authorizer {
 	return &Authorizer{o: Options{Always: always, Log: log, Record: unrecorded{}}, reads: newSampler(readRate, time.Now), refusals: newSampler(refusalRate, time.Now), state: State{Policy: DefaultPolicy(always), Since: time.Now()}}
 }
 
-func (a *Authorizer) load(optional bool) (State, error) {
+func (a *Authorizer) load(optional, again bool) (State, error) {
+	loaded, err := State{Policy: DefaultPolicy(a.o.Always), Since: time.Now()}, error(nil)
 	if a.o.File != "" {
-		loaded, err := Load(a.o.File, a.o.Always)
-		if !optional || !errors.Is(err, fs.ErrNotExist) {
-			return loaded, err
-		}
+		loaded, err = Load(a.o.File, a.o.Always)
 	}
-	return State{Policy: DefaultPolicy(a.o.Always), Since: time.Now()}, nil
-}
-
-func (a *Authorizer) keep(s State) error {
-	if a.o.Keep == nil {
-		return nil
+	if a.o.Share != nil {
+		loaded, err = a.o.Share(loaded, err, again)
 	}
-	return a.o.Keep(s.Policy)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return State{Policy: DefaultPolicy(a.o.Always), Since: time.Now()}, nil
+	}
+	return loaded, err
 }
 
 // Reload reads the policy's file. When that fails the policy in force stays:
@@ -139,10 +133,7 @@ func (a *Authorizer) Reload() error {
 	a.mu.Lock()
 	had := a.state
 	a.mu.Unlock()
-	loaded, err := a.load(had.Policy.File == "" && a.o.Optional)
-	if err == nil {
-		err = a.keep(loaded)
-	}
+	loaded, err := a.load(had.Policy.File == "" && a.o.Optional, true)
 	if err == nil {
 		// Rights are not in force unless it is on record where they come from.
 		err = a.notePolicy(loaded, nil)

@@ -5,6 +5,7 @@ package authz
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -130,16 +131,21 @@ func TestTheStart(t *testing.T) {
 	if err != nil || g.State().Policy.File != "" {
 		t.Fatalf("one that need not be there: %v", err)
 	}
-	// Before it counts, it is kept that there is one.
-	var kept []string
+	// What counts is what the brokers share.
+	var found []string
 	var full error
-	g.o.Keep = func(p *Policy) error { kept = append(kept, p.File); return full }
+	g.o.Share = func(s State, err error, again bool) (State, error) {
+		if err == nil {
+			found = append(found, fmt.Sprint(s.Policy.File, again))
+		}
+		return s, errors.Join(err, full)
+	}
 	write(t, path, ocean)
 	full = kb.ErrUnavailable
-	if err := g.Reload(); !errors.Is(err, kb.ErrUnavailable) || g.State().Policy.File != "" || len(kept) != 1 || kept[0] != path {
-		t.Errorf("it is not kept: %v, %q", err, kept)
+	if err := g.Reload(); !errors.Is(err, kb.ErrUnavailable) || g.State().Policy.File != "" || len(found) != 1 || found[0] != path+"true" {
+		t.Errorf("it is not shared: %v, %q", err, found)
 	}
-	if _, err := New(Options{File: path, Keep: g.o.Keep, Log: quiet}); !errors.Is(err, kb.ErrUnavailable) {
+	if _, err := New(Options{File: path, Share: g.o.Share, Log: quiet}); !errors.Is(err, kb.ErrUnavailable) || found[1] != path+"false" {
 		t.Errorf("nor at the start: %v", err)
 	}
 	full = nil

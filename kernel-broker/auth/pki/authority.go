@@ -16,7 +16,9 @@
 package pki
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/tls"
@@ -27,7 +29,6 @@ import (
 	"io/fs"
 	"math/big"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -37,7 +38,10 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/sealed"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 const (
@@ -58,6 +62,7 @@ type Authority struct {
 	keys     []signing // oldest first; the last one signs
 	own      *tls.Certificate
 	ownUntil time.Time
+	public   []byte // what the file for clients has
 }
 
 // signing is one generation of the authority.
@@ -72,8 +77,8 @@ type signing struct {
 }
 
 type Options struct {
-	// Dir holds keys and certificates; it is made at the first start.
-	Dir string
+	// Secrets have keys and certificates, of all brokers of the cluster.
+	Secrets *sealed.Box
 	// Public is a file for the certificates alone, which clients need; empty:
 	// none.
 	Public string
@@ -85,8 +90,16 @@ type Options struct {
 	Now func() time.Time
 }
 
-// OpenAuthority reads the authority in a folder, and makes one where there is none.
-func OpenAuthority(o Options) (*Authority, error) {
+// OpenAuthority reads the cluster's authority. kb.ErrNotFound: Found has to make it.
+func OpenAuthority(ctx context.Context, o Options) (*Authority, error) {
+	a, err := newAuthority(o)
+	if err != nil {
+		return nil, err
+	}
+	return a, a.Refresh(ctx)
+}
+
+func newAuthority(o Options) (*Authority, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -94,31 +107,49 @@ func OpenAuthority(o Options) (*Authority, error) {
 	if err := a.name.Validate(); err != nil {
 		return nil, fmt.Errorf("authority of cluster %q: %w", o.Cluster, err)
 	}
-	var err error
-	if a.keys, err = readKeys(o.Dir); err == nil && len(a.keys) == 0 {
-		err = a.found()
-	}
-	if err == nil {
-		err = a.publish()
-	}
-	if err != nil {
-		return nil, err
-	}
 	return a, nil
 }
 
-// found makes the first generation, unless another broker with the same folder
-// does it first.
-func (a *Authority) found() error {
-	first, err := a.generation(nil, time.Time{})
+// Refresh reads the authority again: another broker may have rotated it.
+func (a *Authority) Refresh(ctx context.Context) error {
+	keys, err := readKeys(ctx, a.o.Secrets)
+	if err == nil && len(keys) == 0 {
+		err = fmt.Errorf("authority of cluster %q: no broker has made it yet: %w", a.o.Cluster, kb.ErrNotFound)
+	}
 	if err != nil {
 		return err
 	}
-	if err := writeKey(a.o.Dir, first); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	a.mu.Lock()
+	if !slices.EqualFunc(keys, a.keys, func(k, l signing) bool { return k.certificate.Equal(l.certificate) }) {
+		a.keys, a.own = keys, nil
 	}
-	a.keys, err = readKeys(a.o.Dir)
-	return err
+	a.mu.Unlock()
+	return a.publish()
+}
+
+// Found makes the authority of a cluster that has none: of the files in a folder, where earlier versions kept it, or else anew.
+// It takes one commit, and leaves the files as they are. It returns how many it has read.
+func Found(ctx context.Context, o Options, dir string) (files int, err error) {
+	a, err := newAuthority(o)
+	if err != nil {
+		return 0, err
+	}
+	keys, err := readKeys(ctx, o.Secrets)
+	if err != nil || len(keys) > 0 {
+		return 0, err
+	}
+	if keys, err = readFiles(dir); err != nil {
+		return 0, err
+	}
+	files = len(keys)
+	if files == 0 {
+		first, err := a.generation(nil, time.Time{})
+		if err != nil {
+			return 0, err
+		}
+		keys = []signing{first}
+	}
+	return files, addKeys(ctx, o.Secrets, keys...)
 }
 
 // publish writes down whom clients are to trust.
@@ -130,38 +161,47 @@ func (a *Authority) publish() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(a.o.Public, mtls.EncodeCertificates(list), 0o644)
+	text := mtls.EncodeCertificates(list)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if bytes.Equal(text, a.public) {
+		return nil
+	}
+	if err := atomicfile.Write(a.o.Public, text, 0o644); err != nil {
+		return err
+	}
+	a.public = text
+	return nil
 }
 
 // Rotate makes a new generation, which signs from now on. The one before it is
 // trusted until a time, when the last certificate that it signed has ended.
-func (a *Authority) Rotate(until time.Time) (fingerprint string, err error) {
-	if fingerprint, err = a.rotate(until); err != nil {
+func (a *Authority) Rotate(ctx context.Context, until time.Time) (fingerprint string, err error) {
+	if fingerprint, err = a.rotate(ctx, until); err != nil {
 		return "", err
 	}
 	return fingerprint, a.publish()
 }
 
-func (a *Authority) rotate(until time.Time) (fingerprint string, err error) {
+func (a *Authority) rotate(ctx context.Context, until time.Time) (fingerprint string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for {
-		// As they are now: another broker may have added one, and an
-		// administrator may have removed some.
-		keys, err := readKeys(a.o.Dir)
+		// As they are now: an administrator may have removed some.
+		keys, err := readKeys(ctx, a.o.Secrets)
 		if err != nil {
 			return "", err
 		}
 		if len(keys) == 0 {
-			return "", fmt.Errorf("authority: no key is left in %q to sign a new one; put the newest back, or restart the broker to start with a new authority: %w", a.o.Dir, kb.ErrInvalid)
+			return "", fmt.Errorf("authority: no key is left to sign a new one; restart the broker to start with a new authority: %w", kb.ErrInvalid)
 		}
 		fresh, err := a.generation(keys, until)
 		if err != nil {
 			return "", err
 		}
-		switch err := writeKey(a.o.Dir, fresh); {
-		case errors.Is(err, fs.ErrExist):
-			// Another broker was quicker: then its key vouches for ours.
+		switch err := addKeys(ctx, a.o.Secrets, fresh); {
+		case errors.Is(err, store.ErrConflict):
+			// Another one was quicker: then its key vouches for ours.
 		case err != nil:
 			return "", err
 		default:
@@ -317,52 +357,105 @@ func (a *Authority) Fingerprint() string {
 
 var _ mtls.Source = (*Authority)(nil)
 
-// The files of the generations: the higher the number, the newer. A site that
-// wants its own authority to sign puts its certificate and key, one file, there
-// before the first start.
+// Records of the generations: the higher the number, the newer.
 const (
-	keyPattern = "ca-*.pem"
-	keyName    = "ca-%04d.pem"
+	// AuthorityPrefix begins the names of the records.
+	AuthorityPrefix = "trust/authority/"
+	keyRecord       = AuthorityPrefix + "%010d"
 )
 
-// readKeys reads every generation in a folder, the oldest first; none where
-// there is no folder.
-func readKeys(dir string) ([]signing, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, keyPattern))
+// readKeys reads every generation, the oldest first.
+func readKeys(ctx context.Context, secrets *sealed.Box) ([]signing, error) {
+	list, err := secrets.List(ctx, AuthorityPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	var keys []signing
+	for _, s := range list {
+		k, err := parseGeneration(s.Text)
+		if err == nil {
+			k.number, err = parseNumber(strings.TrimPrefix(s.Key, AuthorityPrefix))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("authority: record %q: %w", s.Key, err)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+// addKeys writes generations. It replaces none: the error is store.ErrConflict where there is one with such a number.
+func addKeys(ctx context.Context, secrets *sealed.Box, keys ...signing) error {
+	var list []sealed.Secret
+	for _, k := range keys {
+		private, err := mtls.EncodeKey(k.key)
+		if err != nil {
+			return err
+		}
+		chain := []*x509.Certificate{k.certificate}
+		if k.crossed != nil {
+			chain = append(chain, k.crossed)
+		}
+		list = append(list, sealed.Secret{Key: fmt.Sprintf(keyRecord, k.number), Text: append(mtls.EncodeCertificates(chain), private...)})
+	}
+	if err := secrets.Add(ctx, list...); err != nil {
+		return fmt.Errorf("authority: %w", err)
+	}
+	return nil
+}
+
+// readFiles reads what earlier versions kept in a folder, ca-NUMBER.pem, or an administrator has put there: a
+// certificate that may sign, and its key. None where there is no folder.
+func readFiles(dir string) ([]signing, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "ca-*.pem"))
 	if err != nil {
 		return nil, fmt.Errorf("authority in %q: %w", dir, err)
 	}
 	var keys []signing
 	for _, path := range paths {
-		number, err := numberOf(path)
-		if err != nil {
-			return nil, err
-		}
-		k, err := readGeneration(path)
+		k, err := readFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("authority %q: %w", path, err)
 		}
-		k.number = number
 		keys = append(keys, k)
 	}
 	slices.SortStableFunc(keys, func(a, b signing) int { return cmp.Compare(a.number, b.number) })
 	return keys, nil
 }
 
-// numberOf reads the number in a file's name. A file without one is no key that
-// may count for old or new by chance: a copy that somebody made, for example.
-func numberOf(path string) (int, error) {
-	text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "ca-"), ".pem")
+func readFile(path string) (signing, error) {
+	number, err := parseNumber(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "ca-"), ".pem"))
+	if err != nil {
+		// A copy that somebody made, for example: it counts for no key by chance.
+		return signing{}, fmt.Errorf("its name is not ca-NUMBER.pem, so nobody knows how old it is; rename it or move it out of the folder: %w", err)
+	}
+	text, err := safeopen.Read(path, maxGeneration, func(info fs.FileInfo) error {
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			return fmt.Errorf("others may read it (mode %04o): chmod 600, and have a new one made: %w", mode, kb.ErrDenied)
+		}
+		return nil
+	})
+	if err != nil {
+		return signing{}, err
+	}
+	k, err := parseGeneration(text)
+	k.number = number
+	return k, err
+}
+
+// maxGeneration is more than a key and two certificates have.
+const maxGeneration = 64 << 10
+
+func parseNumber(text string) (int, error) {
 	number, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("authority %q: its name is not ca-NUMBER.pem, so nobody knows how old it is; rename it or move it out of the folder: %w", path, kb.ErrInvalid)
+		return 0, fmt.Errorf("%q is no number: %w", text, kb.ErrInvalid)
 	}
 	return int(number), nil
 }
 
-func readGeneration(path string) (signing, error) {
-	files := mtls.NewFiles(mtls.Paths{Certificate: path, Key: path})
-	pair, err := files.Certificate()
+func parseGeneration(text []byte) (signing, error) {
+	pair, err := mtls.ParsePair(text, text)
 	if err != nil {
 		return signing{}, err
 	}
@@ -377,22 +470,4 @@ func readGeneration(path string) (signing, error) {
 		}
 	}
 	return k, nil
-}
-
-// writeKey writes one generation, for the broker alone. It replaces none: the
-// error is fs.ErrExist where there is one with this number.
-func writeKey(dir string, k signing) error {
-	private, err := mtls.EncodeKey(k.key)
-	if err != nil {
-		return err
-	}
-	list := []*x509.Certificate{k.certificate}
-	if k.crossed != nil {
-		list = append(list, k.crossed)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("authority: %w", err)
-	}
-	path := filepath.Join(dir, fmt.Sprintf(keyName, k.number))
-	return atomicfile.WriteNew(path, append(mtls.EncodeCertificates(list), private...), 0o600)
 }

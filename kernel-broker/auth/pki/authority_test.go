@@ -7,6 +7,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,25 +17,123 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/sealed"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
+// Brokers that start again, or after each other, have one authority. Whoever reads the store has not its key.
 func TestTheKeyIsTheBrokersAlone(t *testing.T) {
 	s := newSite(t)
-	for path, mode := range map[string]os.FileMode{s.dir: 0o700, filepath.Join(s.dir, "ca-0000.pem"): 0o600} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
-			t.Errorf("%s: %v, %v", path, info.Mode(), err)
-		}
-	}
 	first := s.authority.Fingerprint()
 	s.open()
 	if s.authority.Fingerprint() != first {
 		t.Error("a broker that starts again has another authority")
 	}
-	if err := os.Chmod(filepath.Join(s.dir, "ca-0000.pem"), 0o640); err != nil {
+	rec, err := s.store.Get(t.Context(), s.generations()[0])
+	if err != nil || bytes.Contains(rec.Value, []byte("PRIVATE")) || bytes.Contains(rec.Value, []byte("CERTIFICATE")) {
+		t.Errorf("%s, %v", rec.Value, err)
+	}
+}
+
+// ownFiles writes generations as earlier versions kept them.
+func ownFiles(t *testing.T, s *site) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	list, err := s.secrets.List(t.Context(), AuthorityPrefix)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenAuthority(Options{Dir: s.dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime}); !errors.Is(err, kb.ErrDenied) {
-		t.Errorf("a key that others may read: %v", err)
+	for i, secret := range list {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("ca-%04d.pem", i*3)), secret.Text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// The files of an earlier version become records at once, whatever dies meanwhile; then they count no more.
+func TestFilesAreImported(t *testing.T) {
+	from := newSite(t)
+	node := from.enrol("n1")
+	if _, err := from.registry.Rotate(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	dir := ownFiles(t, from)
+	for _, moment := range []memstore.Moment{memstore.Before, memstore.After} {
+		kept := memstore.New()
+		s := &site{t: t, clock: from.clock, store: kept}
+		var err error
+		if s.secrets, err = sealed.Open(t.Context(), kept, sealed.Options{Cluster: "lab", File: from.file, Begin: true}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenAuthority(t.Context(), s.options()); !errors.Is(err, kb.ErrNotFound) {
+			t.Errorf("a broker that waits: %v", err)
+		}
+		kept.FailCommits(1, moment)
+		if _, err := Found(t.Context(), s.options(), dir); err == nil {
+			t.Error("a commit that failed is none")
+		}
+		files, err := Found(t.Context(), s.options(), dir)
+		if err != nil || files != 2 && moment == memstore.Before {
+			t.Errorf("%d files, %v", files, err)
+		}
+		if files, err := Found(t.Context(), s.options(), t.TempDir()); err != nil || files != 0 {
+			t.Errorf("once more: %d files, %v", files, err)
+		}
+		if s.authority, err = OpenAuthority(t.Context(), s.options()); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.generations(); len(got) != 2 || !strings.HasSuffix(got[1], "0003") || s.authority.Fingerprint() != from.authority.Fingerprint() {
+			t.Errorf("%q", got)
+		}
+		if s.registry, err = OpenRegistry(t.Context(), RegistryOptions{Store: kept, Cluster: "lab", Authority: s.authority, Log: slog.New(slog.DiscardHandler), Now: s.clock.Now}); err != nil {
+			t.Fatal(err)
+		}
+		if _, serverErr, clientErr := shake(t, s.server(), mtls.ClientConfig(node, "lab")); serverErr != nil || clientErr != nil {
+			t.Errorf("a node from before: %v, %v", serverErr, clientErr)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 2 {
+		t.Errorf("the folder has %q", left)
+	}
+}
+
+// A rotation by the acting broker reaches one that waits, and the file for clients of its host.
+func TestRefresh(t *testing.T) {
+	s := newSite(t)
+	o := s.options()
+	o.Public = filepath.Join(t.TempDir(), "ca.pem")
+	waits, err := OpenAuthority(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fingerprint, err := s.registry.Rotate(t.Context(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := waits.Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := waits.Refresh(t.Context()); err != nil || waits.Fingerprint() != fingerprint {
+		t.Errorf("%v", err)
+	}
+	fresh, err := waits.Certificate()
+	if err != nil || fresh == own {
+		t.Errorf("it shows the certificate of the old key, %v", err)
+	}
+	if err := waits.Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if again, err := waits.Certificate(); err != nil || again != fresh {
+		t.Errorf("another certificate without a reason, %v", err)
+	}
+	text, err := os.ReadFile(o.Public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := mtls.ParseCertificates(text); err != nil || len(list) != 2 {
+		t.Errorf("%d in the file, %v", len(list), err)
 	}
 }
 
@@ -44,19 +144,35 @@ func TestWhatCannotBeAnAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	good, err := os.ReadFile(filepath.Join(ownFiles(t, s), "ca-0000.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	leaf := mtls.EncodeCertificates([]*x509.Certificate{node.pair.Leaf})
-	for name, text := range map[string][]byte{"not PEM": []byte("x"), "no key": leaf, "another's key": append(leaf, key...)} {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "ca-0000.pem"), text, 0o600); err != nil {
+	for _, c := range []struct {
+		what, file string
+		text       []byte
+		mode       os.FileMode
+		is         error
+	}{
+		{"not PEM", "ca-0000.pem", []byte("x"), 0o600, kb.ErrInvalid},
+		{"no key", "ca-0000.pem", leaf, 0o600, kb.ErrInvalid},
+		{"another's key", "ca-0000.pem", append(leaf, key...), 0o600, kb.ErrInvalid},
+		{"no number", "ca-0001.old.pem", good, 0o600, kb.ErrInvalid},
+		{"others may read it", "ca-0000.pem", good, 0o640, kb.ErrDenied},
+	} {
+		path := filepath.Join(t.TempDir(), c.file)
+		if err := os.WriteFile(path, c.text, c.mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenAuthority(Options{Dir: dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime}); !errors.Is(err, kb.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
+		s.remove(s.generations()...)
+		if _, err := Found(t.Context(), s.options(), filepath.Dir(path)); !errors.Is(err, c.is) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 	for _, o := range []Options{{Cluster: "Lab", Host: "ctl"}, {Cluster: "lab", Host: "c t"}} {
-		o.Dir = t.TempDir()
-		if _, err := OpenAuthority(o); !errors.Is(err, kb.ErrInvalid) {
+		o.Secrets = s.secrets
+		if _, err := OpenAuthority(t.Context(), o); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

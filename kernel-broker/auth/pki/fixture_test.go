@@ -18,6 +18,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/sealed"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
@@ -46,9 +47,10 @@ const lifetime = 30 * 24 * time.Hour
 // site is an authority with its registry.
 type site struct {
 	t         testing.TB
-	dir       string
+	file      string // with the key of the secrets
 	clock     *clock
 	store     store.Store
+	secrets   *sealed.Box
 	authority *Authority
 	registry  *Registry
 }
@@ -62,7 +64,7 @@ func newSite(t testing.TB) *site {
 		}
 	})
 	// TLS judges by the real time, so the clock begins there.
-	s := &site{t: t, dir: filepath.Join(t.TempDir(), "ca"), clock: &clock{now: time.Now()}, store: kept}
+	s := &site{t: t, file: filepath.Join(t.TempDir(), "key"), clock: &clock{now: time.Now()}, store: kept}
 	s.open()
 	return s
 }
@@ -71,7 +73,14 @@ func newSite(t testing.TB) *site {
 func (s *site) open() {
 	s.t.Helper()
 	var err error
-	s.authority, err = OpenAuthority(Options{Dir: s.dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime, Now: s.clock.Now})
+	s.secrets, err = sealed.Open(s.t.Context(), s.store, sealed.Options{Cluster: "lab", File: s.file, Begin: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := Found(s.t.Context(), s.options(), ""); err != nil {
+		s.t.Fatal(err)
+	}
+	s.authority, err = OpenAuthority(s.t.Context(), s.options())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -80,6 +89,33 @@ func (s *site) open() {
 	})
 	if err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+func (s *site) options() Options {
+	return Options{Secrets: s.secrets, Cluster: "lab", Host: "ctl", Lifetime: lifetime, Now: s.clock.Now}
+}
+
+// generations are the names of the records with keys.
+func (s *site) generations() []string {
+	s.t.Helper()
+	records, _, err := s.store.List(s.t.Context(), AuthorityPrefix)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var names []string
+	for _, r := range records {
+		names = append(names, r.Key)
+	}
+	return names
+}
+
+func (s *site) remove(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		if _, err := s.store.Commit(s.t.Context(), store.Write{Key: name, Delete: true, Expect: store.AnyRevision}); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 

@@ -5,8 +5,6 @@ package pki
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -60,27 +58,16 @@ func FuzzRecord(f *testing.F) {
 
 // The authority's file may be a site's own.
 func FuzzReadGeneration(f *testing.F) {
-	dir := f.TempDir()
-	if _, err := OpenAuthority(Options{Dir: filepath.Join(dir, "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour}); err != nil {
-		f.Fatal(err)
+	secrets, err := newSite(f).secrets.List(f.Context(), AuthorityPrefix)
+	if err != nil || len(secrets) != 1 {
+		f.Fatal(secrets, err)
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "ca", keyPattern))
-	if err != nil || len(found) != 1 {
-		f.Fatal(found, err)
-	}
-	text, err := os.ReadFile(found[0])
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := secrets[0].Text
 	f.Add(text)
 	f.Add(bytes.Replace(text, []byte("-----BEGIN CERTIFICATE-----"), append(bytes.Clone(text), []byte("-----BEGIN CERTIFICATE-----")...), 1))
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))
-	path := filepath.Join(dir, "ca-0001.pem")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		k, err := readGeneration(path)
+		k, err := parseGeneration(text)
 		if err != nil {
 			return
 		}

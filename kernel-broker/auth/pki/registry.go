@@ -234,7 +234,7 @@ func (r *Registry) Rotate(ctx context.Context, by string) (fingerprint string, e
 			}
 		}
 	}
-	if fingerprint, err = r.o.Authority.Rotate(last); err != nil {
+	if fingerprint, err = r.o.Authority.Rotate(ctx, last); err != nil {
 		return "", err
 	}
 	r.o.Log.Warn("authority rotated", "by", by, "fingerprint", fingerprint)

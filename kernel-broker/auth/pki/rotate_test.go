@@ -4,33 +4,17 @@ package pki
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// generations are the names in the folder.
-func (s *site) generations() []string {
-	s.t.Helper()
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
 // What docs/ops/trust.md says of a key in somebody's hands (rotate, remove all
-// but the newest file, restart), and the rotation that comes after it.
+// but the newest one, restart), and the rotation that comes after it.
 func TestRotationAfterARemoval(t *testing.T) {
 	for rotations := 1; rotations <= 3; rotations++ {
 		s := newSite(t)
@@ -41,11 +25,7 @@ func TestRotationAfterARemoval(t *testing.T) {
 			}
 		}
 		names := s.generations()
-		for _, name := range names[:len(names)-1] {
-			if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		s.remove(names[:len(names)-1]...)
 		s.open()
 		before := s.enrol("n1")
 		fresh, err := s.registry.Rotate(t.Context(), "test")
@@ -55,7 +35,7 @@ func TestRotationAfterARemoval(t *testing.T) {
 		after := s.enrol("n2")
 		for i := range 2 { // the second time as after a restart
 			if got := s.generations(); len(got) != 2 || got[0] != names[len(names)-1] {
-				t.Errorf("%d rotations, round %d: the folder has %q", rotations, i, got)
+				t.Errorf("%d rotations, round %d: the store has %q", rotations, i, got)
 			}
 			if s.authority.Fingerprint() != fresh {
 				t.Errorf("%d rotations, round %d: the new key does not sign", rotations, i)
@@ -73,52 +53,26 @@ func TestRotationAfterARemoval(t *testing.T) {
 	}
 }
 
-// The number decides which key signs, not how the name sorts.
-func TestTheHighestNumberSigns(t *testing.T) {
-	s := newSite(t)
-	if err := os.Rename(filepath.Join(s.dir, "ca-0000.pem"), filepath.Join(s.dir, "ca-9999.pem")); err != nil {
-		t.Fatal(err)
-	}
-	s.open()
-	fresh, err := s.registry.Rotate(t.Context(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.open()
-	if s.authority.Fingerprint() != fresh {
-		t.Errorf("after a restart the old key signs; the folder has %q", s.generations())
-	}
-	stray := filepath.Join(s.dir, "ca-0001.old.pem")
-	if err := os.Rename(filepath.Join(s.dir, "ca-9999.pem"), stray); err != nil {
-		t.Fatal(err)
-	}
-	_, err = OpenAuthority(Options{Dir: s.dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime})
-	if !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), stray) {
-		t.Errorf("a file without a number: %v", err)
-	}
-}
-
-// Brokers with one folder make one authority when they start, and lose no
+// Brokers of one store make one authority when they start, and lose no
 // generation when they rotate it at once.
-func TestBrokersShareAFolder(t *testing.T) {
+func TestBrokersShareAStore(t *testing.T) {
 	const brokers, each = 4, 3
-	dir := filepath.Join(t.TempDir(), "ca")
-	open := func() *Authority {
-		a, err := OpenAuthority(Options{Dir: dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime})
-		if err != nil {
-			t.Error(err)
-		}
-		return a
-	}
-	all := make([]*Authority, brokers)
+	s := newSite(t)
+	s.remove(s.generations()...)
 	var group sync.WaitGroup
-	for i := range all {
-		group.Go(func() { all[i] = open() })
+	for range brokers {
+		group.Go(func() {
+			if _, err := Found(t.Context(), s.options(), ""); err != nil && !errors.Is(err, store.ErrConflict) {
+				t.Error(err)
+			}
+		})
 	}
 	group.Wait()
-	for _, a := range all {
-		if a == nil || a.Fingerprint() != all[0].Fingerprint() {
-			t.Fatal("brokers that start at once have different authorities")
+	all := make([]*Authority, brokers)
+	for i := range all {
+		var err error
+		if all[i], err = OpenAuthority(t.Context(), s.options()); err != nil {
+			t.Fatal(err)
 		}
 	}
 	var mu sync.Mutex
@@ -126,7 +80,7 @@ func TestBrokersShareAFolder(t *testing.T) {
 	for _, a := range all {
 		group.Go(func() {
 			for range each {
-				fingerprint, err := a.Rotate(time.Time{})
+				fingerprint, err := a.Rotate(t.Context(), time.Time{})
 				if err != nil {
 					t.Error(err)
 				}
@@ -137,9 +91,9 @@ func TestBrokersShareAFolder(t *testing.T) {
 		})
 	}
 	group.Wait()
-	keys, err := readKeys(dir)
+	keys, err := readKeys(t.Context(), s.secrets)
 	if err != nil || len(keys) != 1+brokers*each || len(seen) != len(keys) {
-		t.Fatalf("%d generations on disk, %d announced, %v", len(keys), len(seen), err)
+		t.Fatalf("%d generations on record, %d announced, %v", len(keys), len(seen), err)
 	}
 	for i, k := range keys {
 		if !seen[mtls.Fingerprint(k.certificate)] {
@@ -158,13 +112,11 @@ func TestBrokersShareAFolder(t *testing.T) {
 // which no node would follow.
 func TestNoRotationWithoutTheKeys(t *testing.T) {
 	s := newSite(t)
-	if err := os.Remove(filepath.Join(s.dir, "ca-0000.pem")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.registry.Rotate(t.Context(), "test"); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), s.dir) {
+	s.remove(s.generations()...)
+	if _, err := s.registry.Rotate(t.Context(), "test"); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 	if names := s.generations(); len(names) != 0 {
-		t.Errorf("the folder has %q", names)
+		t.Errorf("the store has %q", names)
 	}
 }

@@ -59,18 +59,12 @@ func TestRegistrationCheck(t *testing.T) {
 		"with a list, foreign":    {list, signNow(t, k, foreign), ErrUnknownKey},
 		"with a list, of another": {list, signNow(t, other, own), ErrMismatch},
 	} {
-		check, err := NewRegistrationCheck(c.list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := checkBy(c.list)
 		if err := check(k, c.envelope); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.err)
 		}
 	}
-	check, err := NewRegistrationCheck(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check := checkBy(list)
 	stock := k
 	stock.Profile, stock.Arguments = kb.StockProfile, nil
 	if err := check(stock, nil); err != nil {
@@ -80,7 +74,7 @@ func TestRegistrationCheck(t *testing.T) {
 	if err := check(stock, nil); !errors.Is(err, ErrUnsigned) {
 		t.Errorf("stock with arguments, none: %v", err)
 	}
-	if _, err := NewRegistrationCheck(list + "x"); err == nil {
+	if err := checkBy(list+"x")(k, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Error("a missing list passes")
 	}
 }
@@ -90,10 +84,7 @@ func TestRegistrationCheck(t *testing.T) {
 func TestRegistrationCheckRefusesInvalidKeyIDs(t *testing.T) {
 	own, k := ed(t), kernel()
 	for _, list := range []string{"", trustList(t, own)} {
-		check, err := NewRegistrationCheck(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check := checkBy(list)
 		for id, want := range map[string]error{
 			"x": ErrMalformed, "sha256:": ErrMalformed, "\x1b[2J": ErrMalformed,
 			"": nil, "sha256:" + strings.Repeat("5", 64): nil,
@@ -114,6 +105,17 @@ func TestRegistrationCheckRefusesInvalidKeyIDs(t *testing.T) {
 	}
 }
 
+// checkBy is the check with the trust list of a file; empty: with none.
+func checkBy(file string) func(kb.Kernel, []byte) error {
+	return NewRegistrationCheck(func() (*Trust, error) {
+		if file == "" {
+			return nil, nil
+		}
+		trust, err := ReadTrust(file, nil)
+		return &trust, err
+	})
+}
+
 // A trust list that is a pipe blocks neither the start nor a registration, and one
 // without end fills no memory.
 func TestTrustListIsARegularFile(t *testing.T) {
@@ -129,7 +131,7 @@ func TestTrustListIsARegularFile(t *testing.T) {
 		t.Skip(err)
 	}
 	for path, words := range map[string]string{pipe: "is no regular file", "/dev/zero": "is no regular file", large: "has more than 1048576 bytes"} {
-		if _, err := NewRegistrationCheck(path); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), "trust list: "+path+" "+words) {
+		if err := checkBy(path)(kernel(), nil); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), "trust list: "+path+" "+words) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

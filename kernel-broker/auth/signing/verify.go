@@ -277,11 +277,22 @@ type keyFile struct {
 
 // ReadTrust reads the file of a trust list; allowed, if any, may refuse the file.
 func ReadTrust(name string, allowed func(os.FileInfo) error) (Trust, error) {
-	text, err := safeopen.Read(name, MaxTrust, allowed)
+	text, err := readTrustText(name, allowed)
 	if err != nil {
-		return Trust{}, fmt.Errorf("trust list: %w", err)
+		return Trust{}, err
 	}
 	return ParseTrust(name, text)
+}
+
+// ReadTrustText reads a trust list as it is.
+func ReadTrustText(name string) ([]byte, error) { return readTrustText(name, nil) }
+
+func readTrustText(name string, allowed func(os.FileInfo) error) ([]byte, error) {
+	text, err := safeopen.Read(name, MaxTrust, allowed)
+	if err != nil {
+		return nil, fmt.Errorf("trust list: %w", err)
+	}
+	return text, nil
 }
 
 // ParseTrust reads a trust list; name is for errors. Whatever is not understood

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/tests/support/catest"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
@@ -32,10 +32,7 @@ func BenchmarkThousandAgents(b *testing.B) {
 	quiet := slog.New(slog.DiscardHandler)
 	kept := memstore.New()
 	defer func() { _ = kept.Close() }()
-	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(b.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	authority := catest.Open(b, pki.Options{Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
 	registry, err := pki.OpenRegistry(b.Context(), pki.RegistryOptions{Store: kept, Cluster: "lab", Authority: authority, Log: quiet})
 	if err != nil {
 		b.Fatal(err)

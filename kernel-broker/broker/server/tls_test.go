@@ -5,7 +5,6 @@ package server_test
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/tests/support/catest"
 	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
@@ -37,10 +37,7 @@ func serveTLS(t *testing.T, lifetime time.Duration, more ...func(*server.Options
 func serveTLSWith(t *testing.T, lifetime time.Duration, register func(*server.Server), more ...func(*server.Options)) *secured {
 	t.Helper()
 	kept := memstore.New()
-	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: lifetime})
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := catest.Open(t, pki.Options{Cluster: "lab", Host: "ctl", Lifetime: lifetime})
 	registry, err := pki.OpenRegistry(t.Context(), pki.RegistryOptions{Store: kept, Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -15,16 +15,14 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/doctor"
+	"github.com/kernelbroker/kernelbroker/tests/support/catest"
 )
 
 // A login node whose client.yaml names another cluster, or has another cluster's authority, and a broker of cluster lab.
 func TestWrongCluster(t *testing.T) {
 	dir := t.TempDir()
 	authority := func(cluster string) (*pki.Authority, string) {
-		a, err := pki.OpenAuthority(pki.Options{Dir: dir + "/" + cluster, Cluster: cluster, Host: "front", Lifetime: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := catest.Open(t, pki.Options{Cluster: cluster, Host: "front", Lifetime: time.Hour})
 		list, err := a.Authorities()
 		if err != nil {
 			t.Fatal(err)

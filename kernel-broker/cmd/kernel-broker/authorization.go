@@ -77,11 +77,14 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, kept sto
 			return nil, errors.Join(err, r.record.Close())
 		}
 	}
-	r.Authorizer, err = openPolicy(ctx, authz.Options{
-		File: c.Policy, Optional: c.policyOptional(), Log: log, Changed: changed,
-		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), Users: r.directory, Accounts: r.accounts.Of,
-		JobAccount: client.Account, Record: r.record,
-	}, kept)
+	policy, err := c.shared(kept, log, policyKey, c.Policy)
+	if err == nil {
+		r.Authorizer, err = openPolicy(ctx, authz.Options{
+			File: c.Policy, Optional: c.policyOptional(), Log: log, Changed: changed,
+			Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), Users: r.directory, Accounts: r.accounts.Of,
+			JobAccount: client.Account, Record: r.record,
+		}, policy)
+	}
 	if err != nil {
 		return nil, errors.Join(err, r.record.Close())
 	}

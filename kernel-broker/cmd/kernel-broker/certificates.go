@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/sealed"
 )
 
 // tlsConfig is tls in broker.yaml.
@@ -65,13 +67,16 @@ func (c config) validateTLS() error {
 
 // openTLS returns how callers over the network prove who they are; nil where
 // they do not.
-func openTLS(ctx context.Context, c config, log *slog.Logger, kept store.Store) (*server.TLS, error) {
+func openTLS(ctx context.Context, c config, log *slog.Logger, kept store.Store, secrets *sealed.Box) (*server.TLS, error) {
 	if c.TLS.Mode == tlsNone {
 		log.Warn("TLS IS OFF (tls.mode: none): nodes do not prove who they are, and what they are sent can be changed on its way",
 			"listen", c.Listen, "privileged_agents", c.PrivilegedAgents)
 		return nil, nil
 	}
-	source, authority, err := openSource(c)
+	if err := foundAuthority(ctx, c, log, secrets); err != nil {
+		return nil, err
+	}
+	source, authority, err := openSource(ctx, c, secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -89,24 +94,45 @@ func openTLS(ctx context.Context, c config, log *slog.Logger, kept store.Store) 
 	return &server.TLS{Source: source, Registry: registry}, nil
 }
 
-func openSource(c config) (mtls.Source, *pki.Authority, error) {
+// foundAuthority makes the broker's own authority where there is none, and takes in that of an earlier version.
+func foundAuthority(ctx context.Context, c config, log *slog.Logger, secrets *sealed.Box) error {
+	if c.TLS.Mode != tlsOwn {
+		return nil
+	}
+	o, err := authorityOptions(c, secrets)
+	if err != nil {
+		return err
+	}
+	dir := cmp.Or(c.TLS.Dir, filepath.Join(c.DataDir, "ca"))
+	files, err := pki.Found(ctx, o, dir)
+	if err == nil && files > 0 {
+		log.Warn("the authority's keys are in the store from now on, sealed by store_key_file; remove the folder when the broker has worked without it for a while",
+			"folder", dir, "keys", files, "store_key_file", c.storeKeyFile())
+	}
+	return err
+}
+
+// openSource has what this broker shows and trusts. kb.ErrNotFound: no broker has made the authority yet.
+func openSource(ctx context.Context, c config, secrets *sealed.Box) (mtls.Source, *pki.Authority, error) {
 	if c.TLS.Mode == tlsSite {
 		return mtls.NewFiles(mtls.Paths{Certificate: c.TLS.Certificate, Key: c.TLS.Key, Authorities: c.TLS.Authorities}), nil, nil
 	}
-	host, err := os.Hostname()
+	o, err := authorityOptions(c, secrets)
 	if err != nil {
-		return nil, nil, fmt.Errorf("host name: %w", err)
+		return nil, nil, err
 	}
-	short, _, _ := strings.Cut(host, ".")
-	dir := c.TLS.Dir
-	if dir == "" {
-		dir = filepath.Join(c.DataDir, "ca")
-	}
-	authority, err := pki.OpenAuthority(pki.Options{
-		Dir: dir, Public: filepath.Join(c.DataDir, "ca.pem"), Cluster: c.Cluster, Host: short, Lifetime: c.TLS.Lifetime,
-	})
+	authority, err := pki.OpenAuthority(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	return authority, authority, nil
+}
+
+func authorityOptions(c config, secrets *sealed.Box) (pki.Options, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return pki.Options{}, fmt.Errorf("host name: %w", err)
+	}
+	short, _, _ := strings.Cut(host, ".")
+	return pki.Options{Secrets: secrets, Public: filepath.Join(c.DataDir, "ca.pem"), Cluster: c.Cluster, Host: short, Lifetime: c.TLS.Lifetime}, nil
 }

@@ -28,12 +28,14 @@ import (
 
 // config is broker.yaml.
 type config struct {
-	Cluster  string `yaml:"cluster"`
-	DataDir  string `yaml:"data_dir"`
-	Socket   string `yaml:"socket"`
-	Listen   string `yaml:"listen"`
-	Snapshot string `yaml:"snapshot"`
-	LogLevel string `yaml:"log_level"`
+	Cluster string `yaml:"cluster"`
+	DataDir string `yaml:"data_dir"`
+	// StoreKeyFile has the key that seals the secrets in the store.
+	StoreKeyFile string `yaml:"store_key_file"`
+	Socket       string `yaml:"socket"`
+	Listen       string `yaml:"listen"`
+	Snapshot     string `yaml:"snapshot"`
+	LogLevel     string `yaml:"log_level"`
 	// PprofSocket is where the broker shows what it does itself; empty: nowhere.
 	PprofSocket string `yaml:"pprof_socket"`
 	// LogFormat is text or json.
@@ -269,8 +271,10 @@ func (c config) validateArtifacts() error {
 		return fmt.Errorf("artifacts.grace: %v is less than an hour", a.Grace)
 	case a.RetiredFor < 0:
 		return fmt.Errorf("artifacts.retired_for: %v is negative", a.RetiredFor)
-	case c.TrustList != "" && !filepath.IsAbs(c.TrustList):
-		return fmt.Errorf("trust_list: %q is not an absolute path", c.TrustList)
+	case c.TrustList != "" && c.TrustList != noTrustList && !filepath.IsAbs(c.TrustList):
+		return fmt.Errorf("trust_list: %q is neither an absolute path nor %s", c.TrustList, noTrustList)
+	case c.StoreKeyFile != "" && !filepath.IsAbs(c.StoreKeyFile):
+		return fmt.Errorf("store_key_file: %q is not an absolute path", c.StoreKeyFile)
 	}
 	return nil
 }

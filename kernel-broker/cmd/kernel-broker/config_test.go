@@ -77,9 +77,7 @@ func TestLooksBeforeItWaits(t *testing.T) {
 	}
 	for words, change := range map[string]func(*config){
 		"data folder":        func(c *config) { c.DataDir = write(t, "") },
-		"policy: stat /none": func(c *config) { c.Policy = "/none" },
 		`user "nobody-here"`: func(c *config) { c.Slurm.User = "nobody-here" },
-		"/none.json":         func(c *config) { c.TrustList = "/none.json" },
 		"open /none.pem":     func(c *config) { c.Etcd.CA = "/none.pem" },
 	} {
 		c := ready()

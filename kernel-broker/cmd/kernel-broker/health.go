@@ -66,7 +66,7 @@ func (c config) policyHealth(auth interface {
 	case errors.Is(err, fs.ErrNotExist) && state.Policy.File == "":
 		return detail, nil
 	case err != nil:
-		return detail, warning{fmt.Errorf("the policy of %s stays in force until a restart: %w", state.Since.UTC().Format(time.RFC3339), err)}
+		return detail, warning{fmt.Errorf("the policy of %s stays in force: %w", state.Since.UTC().Format(time.RFC3339), err)}
 	case file.Digest != state.Digest:
 		return detail, warning{fmt.Errorf("%s was edited and is not in force until systemctl reload kernel-broker", c.Policy)}
 	}

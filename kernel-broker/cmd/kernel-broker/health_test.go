@@ -77,7 +77,7 @@ func TestPolicyHealth(t *testing.T) {
 	edit("administrators:\n  users: [bob]\n")
 	looks(t, "edited", look, "was edited and is not in force")
 	edit("administrators: 7\n")
-	looks(t, "edited, with a fault", look, "stays in force until a restart")
+	looks(t, "edited, with a fault", look, "stays in force")
 	if err := a.Reload(); err == nil {
 		t.Error("a faulty policy is loaded")
 	}

@@ -3,14 +3,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/sealed"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/site"
 )
 
@@ -30,6 +35,26 @@ func (c config) externalPlace() site.Place {
 		Store: fmt.Sprintf("etcd %q below %s", c.Etcd.Endpoints, namespace), Remove: "etcdctl del --prefix " + namespace}
 }
 
+// storeKeyFile has the key of the secrets in the store.
+func (c config) storeKeyFile() string {
+	return cmp.Or(c.StoreKeyFile, filepath.Join(c.DataDir, "store.key"))
+}
+
+// secrets opens the secrets of a store. A broker that acts begins them.
+func (c config) secrets(ctx context.Context, kept store.Store, begin bool) (*sealed.Box, error) {
+	return sealed.Open(ctx, kept, sealed.Options{Cluster: c.Cluster, File: c.storeKeyFile(), Begin: begin})
+}
+
+// keyed is the place where the records are. Who has the key of its secrets is of their site, also with a new data folder.
+func (c config) keyed(ctx context.Context, kept store.Store, p site.Place) (site.Place, error) {
+	_, err := c.secrets(ctx, kept, false)
+	p.Keyed = err == nil
+	if errors.Is(err, kb.ErrNotFound) {
+		err = nil
+	}
+	return p, err
+}
+
 func (c config) place() site.Place {
 	if c.Etcd.external() {
 		return c.externalPlace()
@@ -42,7 +67,11 @@ const historyAge = 24 * time.Hour
 
 // claimSite is for a broker that acts: it has the store and the data folder of one site.
 func claimSite(ctx context.Context, c config, kept *etcdstore.Store, log *slog.Logger) error {
-	id, err := site.Claim(ctx, kept, c.place(), time.Now())
+	place, err := c.keyed(ctx, kept, c.place())
+	if err != nil {
+		return err
+	}
+	id, err := site.Claim(ctx, kept, place, time.Now())
 	if err != nil {
 		return err
 	}

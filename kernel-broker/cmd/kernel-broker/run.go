@@ -19,7 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
@@ -43,8 +42,7 @@ const startLimit = time.Minute
 func run(ctx context.Context, c config, log *slog.Logger) error {
 	service := notify.New(log)
 	defer service.Stopping()
-	checkSignature, err := checkBeforehand(c, log)
-	if err != nil {
+	if err := checkBeforehand(c); err != nil {
 		return err
 	}
 	hangups := make(chan os.Signal, 1)
@@ -66,19 +64,38 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 		}
 	}
 	// Before it waits, and after: another broker may have changed it.
-	if err := site.Check(ctx, kept, c.place()); err != nil {
+	place, err := c.keyed(ctx, kept, c.place())
+	if err == nil {
+		err = site.Check(ctx, kept, place)
+	}
+	if err == nil {
+		err = checkShared(ctx, c, kept)
+	}
+	if err != nil {
 		return err
 	}
 	line, err := newLine(ctx, c, log, kept, service)
 	if err != nil {
 		return err
 	}
-	return line.terms(ctx, func(ctx context.Context) error { return act(ctx, c, log, kept, checkSignature, hangups, service) })
+	return line.terms(ctx, func(ctx context.Context) error { return act(ctx, c, log, kept, hangups, service) })
 }
 
 // act composes the broker and serves until ctx ends, while no other one acts.
-func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, checkSignature func(kb.Kernel, []byte) error, hangups chan os.Signal, service *notify.Service) error {
+func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, hangups chan os.Signal, service *notify.Service) error {
 	if err := claimSite(ctx, c, kept, log); err != nil {
+		return err
+	}
+	select {
+	case <-hangups: // of the time when it waited: the files are read now
+	default:
+	}
+	secrets, err := c.secrets(ctx, kept, true)
+	if err != nil {
+		return err
+	}
+	trust, err := openTrustList(ctx, c, log, kept)
+	if err != nil {
 		return err
 	}
 	// Set before anybody asks: what is held is known once there is a controller.
@@ -118,13 +135,13 @@ func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store,
 	}()
 	figures := metrics.New(version)
 	events.Observe(figures.Events)
-	profiles = catalog.New(catalog.Options{Store: kept, History: events, Log: log, HasArtifact: files.Has, CheckEnvelope: checkSignature,
+	profiles = catalog.New(catalog.Options{Store: kept, History: events, Log: log, HasArtifact: files.Has, CheckEnvelope: signing.NewRegistrationCheck(trust),
 		Restricted: func(profile string) bool { return auth.State().Policy.Restricted(profile) }})
 	auth.registered = profiles.Names
 	if ctl, err = newController(ctx, c, log, kept, events, figures, profiles, files, slurmctld, auth, clock, service); err != nil {
 		return err
 	}
-	secured, err := openTLS(ctx, c, log, kept)
+	secured, err := openTLS(ctx, c, log, kept, secrets)
 	if err != nil {
 		return err
 	}
@@ -136,29 +153,19 @@ func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store,
 	return serve(ctx, c, log, ctl, events, figures, server, auth, service)
 }
 
-// checkBeforehand looks at what the broker needs before it waits for another one, and returns the check of registered kernels.
-func checkBeforehand(c config, log *slog.Logger) (func(kb.Kernel, []byte) error, error) {
+// checkBeforehand looks at what the broker needs before it waits for another one.
+func checkBeforehand(c config) error {
 	// Users read the snapshot in there; etcd closes its own folder.
 	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return fmt.Errorf("data folder: %w", err)
 	}
 	if err := unix.Access(c.DataDir, unix.W_OK|unix.X_OK); err != nil {
-		return nil, fmt.Errorf("data folder %q: %w", c.DataDir, err)
-	}
-	checkSignature, err := signing.NewRegistrationCheck(c.TrustList)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	if c.TrustList != "" {
-		log.Info("kernels must be signed to be registered", "trust_list", c.TrustList)
+		return fmt.Errorf("data folder %q: %w", c.DataDir, err)
 	}
 	if _, err := uids(append([]string{c.Slurm.User}, c.Administrators...)); err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
-	if _, err := os.Stat(c.Policy); err != nil && c.Policy != "" && !c.policyOptional() {
-		return nil, usageError{fmt.Errorf("policy: %w (policy: \"\" has every user use published kernels)", err)}
-	}
-	return checkSignature, nil
+	return nil
 }
 
 func newController(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, events *history.Journal, figures *metrics.Metrics, profiles *catalog.Catalog, files *artifact.Store, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {

@@ -22,15 +22,16 @@ func storeCommand(read func() (config, error)) *cobra.Command {
 		Use:   "store",
 		Short: "Check, move, back up and restore the broker's records",
 		Long: `The broker's records are in etcd: one of its own in data_dir, or the cluster that
-etcd.endpoints names. Kernels, certificates and the audit log are files in data_dir,
-which these commands leave alone.
+etcd.endpoints names. Kernels, results of runs and the audit log are files in data_dir,
+which these commands leave alone. The authority's keys are records that the key in
+store_key_file seals.
 
 Every command may be killed at any moment and run again. Run them as the owner of
 data_dir, which is the broker's user.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(checkStoreCommand(read), backupCommand(read), restoreCommand(read), moveCommand(read), adoptCommand(read))
+	cmd.AddCommand(checkStoreCommand(read), backupCommand(read), restoreCommand(read), moveCommand(read), adoptCommand(read), keyCommand(read), dropCommand(read))
 	return cmd
 }
 
@@ -80,8 +81,8 @@ func backupCommand(read func() (config, error)) *cobra.Command {
 		Long: `Write all records, as of one moment, to a new file that only its owner can read. The
 broker may run meanwhile. FILE has a checksum, and zcat shows it.
 
-The kernels' images, the authority's keys and the audit log are files in data_dir:
-copy that folder, too.`,
+Copy store_key_file, too, without which the backup has no authority, and data_dir for
+the kernels' images, results of runs and the audit log.`,
 		Example: "  runuser -u kernel-broker -- kernel-broker store backup /var/backups/kernel-broker/hpc.backup",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE:    withConfig(read, func(ctx context.Context, t transfer, args []string) error { return t.backup(ctx, args[0]) }),
@@ -138,6 +139,40 @@ has data_dir know the store that broker.yaml names.`,
 	}
 }
 
+func keyCommand(read func() (config, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "key",
+		Short: "Make the key that seals the secrets in the store",
+		Long: `Make store_key_file, if it is missing, and name the key. Copy the file to the hosts of
+all brokers of the cluster, mode 0600, owned by the broker's user, and keep a copy where
+the backups are not. The first broker of a cluster makes it by itself.`,
+		Example: "  runuser -u kernel-broker -- kernel-broker store key",
+		Args:    usage(cobra.NoArgs),
+		RunE:    withConfig(read, func(_ context.Context, t transfer, _ []string) error { return t.key() }),
+	}
+}
+
+func dropCommand(read func() (config, error)) *cobra.Command {
+	all := false
+	cmd := &cobra.Command{
+		Use:   "drop-authorities",
+		Short: "Remove all keys of the broker's authority but the newest",
+		Long: `After a key of the authority was stolen and kernelctl authority rotate has made a new
+one: remove the old ones. No broker may act. Nodes with certificates of the old keys
+need a token each.
+
+With --all, for a site that lost store_key_file: remove the newest one and the name of
+the lost key, too. The next broker that acts makes a new key and a new authority.`,
+		Example: `  systemctl stop kernel-broker                                # on all controllers
+  runuser -u kernel-broker -- kernel-broker store drop-authorities
+  systemctl start kernel-broker`,
+		Args: usage(cobra.NoArgs),
+		RunE: withConfig(read, func(ctx context.Context, t transfer, _ []string) error { return t.dropAuthorities(ctx, all) }),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "remove the newest one, too")
+	return cmd
+}
+
 // progress says now and then how far a stage is.
 func progress(out io.Writer, pause time.Duration) site.Progress {
 	last := time.Now()
@@ -187,8 +222,15 @@ func (t transfer) check(ctx context.Context) error {
 	if holder != "" {
 		fmt.Fprintf(t.out, "a broker acts: %s\n", holder)
 	}
-	if err := site.Check(ctx, kept, t.c.externalPlace()); err != nil {
+	place, err := t.c.keyed(ctx, kept, t.c.externalPlace())
+	if err == nil {
+		err = site.Check(ctx, kept, place)
+	}
+	if err != nil {
 		return err
+	}
+	if place.Keyed {
+		fmt.Fprintf(t.out, "%s has the key of the secrets there\n", t.c.storeKeyFile())
 	}
 	switch id, _, err := site.Read(ctx, kept); {
 	case err != nil:

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,7 @@ type host struct {
 	c config
 	// external names the etcd in broker.yaml.
 	external string
+	tls      string
 }
 
 func newHost(t *testing.T) *host {
@@ -84,8 +86,8 @@ func (h *host) yaml() string {
 	if h.external != "" {
 		endpoints = "['" + h.external + "']"
 	}
-	return write(h.t, fmt.Sprintf("cluster: %s\ndata_dir: %s\nsocket: %s/socket\nlisten: 127.0.0.1:0\nsnapshot: ''\ntls: {mode: none}\npolicy: ''\nslurm: {user: root, bin_dir: /none}\netcd: {endpoints: %[4]s}\n",
-		h.c.Cluster, h.c.DataDir, h.t.TempDir(), endpoints))
+	return write(h.t, fmt.Sprintf("cluster: %s\ndata_dir: %s\nsocket: %s/socket\nlisten: 127.0.0.1:0\nsnapshot: ''\ntls: %[5]s\npolicy: ''\nslurm: {user: root, bin_dir: /none}\netcd: {endpoints: %[4]s}\n",
+		h.c.Cluster, h.c.DataDir, h.t.TempDir(), endpoints, cmp.Or(h.tls, "{mode: none}")))
 }
 
 // run runs a command in this process.

@@ -20,9 +20,11 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/sealed"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/site"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
@@ -290,8 +292,8 @@ func (t transfer) backup(ctx context.Context, path string) (err error) {
 			return fmt.Errorf("backup: %w", err)
 		}
 	}
-	fmt.Fprintf(t.out, "%s has %d records of %s at revision %d, SHA-256 %s. Images, keys and the audit log are in %s: copy that, too\n",
-		path, s.Records, s.Cluster, s.Revision, s.SHA256, t.c.DataDir)
+	fmt.Fprintf(t.out, "%s has %d records of %s at revision %d, SHA-256 %s. Copy %s to another place, without which it has no authority, and %s for images and the audit log\n",
+		path, s.Records, s.Cluster, s.Revision, s.SHA256, t.c.storeKeyFile(), t.c.DataDir)
 	return nil
 }
 
@@ -344,5 +346,61 @@ func (t transfer) adopt(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Fprintf(t.out, "%s takes the records in %s as its own\n", t.c.DataDir, t.c.place().Store)
+	return nil
+}
+
+// key makes the key file.
+func (t transfer) key() error {
+	if err := t.owner(); err != nil {
+		return err
+	}
+	file := t.c.storeKeyFile()
+	made := sealed.MakeKey(file)
+	if made != nil && !errors.Is(made, fs.ErrExist) {
+		return made
+	}
+	id, err := sealed.KeyID(file)
+	if err != nil {
+		return err
+	}
+	was := "is new"
+	if made != nil {
+		was = "was there"
+	}
+	fmt.Fprintf(t.out, "%s has the key %s, which %s: copy it to the hosts of the other brokers, and keep a copy\n", file, id, was)
+	return nil
+}
+
+// dropAuthorities removes what is no longer to be believed.
+func (t transfer) dropAuthorities(ctx context.Context, all bool) (err error) {
+	open := t.openRestored
+	if t.c.Etcd.external() {
+		open = func(ctx context.Context) (site.Target, func() error, error) {
+			return t.openTarget(ctx, "drop-authorities")
+		}
+	}
+	target, closeTarget, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeTarget()) }()
+	records, _, err := target.Store.List(ctx, pki.AuthorityPrefix)
+	if err != nil {
+		return err
+	}
+	var writes []store.Write
+	for i, rec := range records {
+		if all || i < len(records)-1 {
+			writes = append(writes, store.Write{Key: rec.Key, Delete: true, Expect: rec.Revision})
+		}
+	}
+	removed := len(writes)
+	if all {
+		writes = append(writes, store.Write{Key: sealed.KeyRecord, Delete: true, Expect: store.AnyRevision})
+	}
+	if _, err := target.Store.Commit(ctx, writes...); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "%d of %d keys of the authority removed from %s; start the broker\n", removed, len(records), target.Place.Store)
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/sealed"
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
@@ -55,7 +56,15 @@ func enrol(ctx context.Context, data string, names []string) (all []*identity, e
 var quiet = slog.New(slog.DiscardHandler)
 
 func enrolIn(ctx context.Context, kept *etcdstore.Store, data string, names []string) (all []*identity, err error) {
-	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(data, "ca"), Cluster: cluster, Host: "ctl", Lifetime: 30 * 24 * time.Hour})
+	options := pki.Options{Cluster: cluster, Host: "ctl", Lifetime: 30 * 24 * time.Hour}
+	options.Secrets, err = sealed.Open(ctx, kept, sealed.Options{Cluster: cluster, File: filepath.Join(data, "store.key"), Begin: true})
+	if err == nil {
+		_, err = pki.Found(ctx, options, "")
+	}
+	if err != nil {
+		return nil, err
+	}
+	authority, err := pki.OpenAuthority(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,8 @@ type Place struct {
 	Kind    Kind
 	// Store names the store, and Remove the command that empties it.
 	Store, Remove string
+	// Keyed: this host has the key of the store's secrets.
+	Keyed bool
 	// Left reports whether the data folder has an embedded store with data.
 	Left bool
 }
@@ -156,6 +158,8 @@ func (p Place) decide(local *Local, kept *Identity, empty bool) (step, error) {
 			p.Store, filepath.Join(p.Dir, "etcd"), ErrForeign)
 	case kept == nil:
 		return name, nil
+	case local == nil && p.Keyed:
+		return remember, nil
 	case local == nil || local.ID != kept.ID:
 		return 0, fmt.Errorf("%s has the records of another site, which has the same cluster name, or this one's data folder %s was lost: change cluster or etcd.prefix of one site; "+
 			"if the records are this site's, run kernel-broker store adopt: %w", p.Store, p.Dir, ErrForeign)

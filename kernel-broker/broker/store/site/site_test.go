@@ -73,6 +73,18 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// A host with the key of the store's secrets is of their site, also with a new data folder; with another site's it is not.
+func TestTheKeyOfTheSecretsNamesTheSite(t *testing.T) {
+	p := Place{Cluster: "hpc", Dir: "/data", Kind: External, Store: "the store", Keyed: true}
+	kept := &Identity{Cluster: "hpc", ID: "a"}
+	if got, err := p.decide(nil, kept, false); got != remember || err != nil {
+		t.Errorf("step %d, %v", got, err)
+	}
+	if _, err := p.decide(&Local{Cluster: "hpc", ID: "b", Store: External}, kept, false); !errors.Is(err, ErrForeign) {
+		t.Errorf("another site's folder: %v", err)
+	}
+}
+
 // A site gets one name, whenever its first broker is killed.
 func TestClaimIsRepeated(t *testing.T) {
 	for _, kind := range []Kind{Embedded, External} {
