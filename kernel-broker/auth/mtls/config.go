@@ -119,6 +119,19 @@ func PinnedConfig(fingerprint string) *tls.Config {
 	})
 }
 
+// BrokerConfig is for brokers that speak to each other by HTTP, for both ends. Each shows what it shows to clients, and
+// is let in by the role in it.
+func BrokerConfig(own Source, cluster string) *tls.Config {
+	config := clientConfig(func() (*tls.Certificate, error) { return shown(own) }, func(presented []*x509.Certificate) error {
+		return verifyBroker(own, presented, cluster)
+	})
+	config.NextProtos = []string{"http/1.1"}
+	config.ClientAuth = tls.RequireAnyClientCert
+	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown(own) }
+	config.SessionTicketsDisabled = true
+	return config
+}
+
 func clientConfig(certificate func() (*tls.Certificate, error), check func([]*x509.Certificate) error) *tls.Config {
 	return &tls.Config{
 		MinVersion:       tls.VersionTLS13,

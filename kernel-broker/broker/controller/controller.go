@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/turns"
@@ -370,16 +369,14 @@ func nodeBusy(n *kb.Node, agent plan.Agent, recent func(time.Time) bool) bool {
 }
 
 // Publish keeps the snapshot of the catalog with every agent and in use, and
-// the controller's own picture of the kernels new. It runs until ctx ends.
-func (c *Controller) Publish(ctx context.Context, path string) error {
+// the controller's own picture of the kernels new, and has each text written. It
+// runs until ctx ends.
+func (c *Controller) Publish(ctx context.Context, write func(ctx context.Context, text string) error) error {
 	return c.o.Catalog.Publish(ctx, func(text string) error {
 		if err := c.refresh(ctx, text); err != nil {
 			return err
 		}
-		if path == "" {
-			return nil
-		}
-		return catalog.WriteSnapshot(path, text)
+		return write(ctx, text)
 	})
 }
 

@@ -334,7 +334,7 @@ func newFixture(t *testing.T) *fixture {
 
 // runFiles are what runs need of the artifacts.
 func (f *fixture) runFiles(ctx context.Context) (map[string][]string, error) {
-	return f.c.RunFiles(ctx)
+	return RunFiles(ctx, f.c.o.Store)
 }
 
 // commit writes records as the controller does.
@@ -367,7 +367,7 @@ func (f *fixture) start() {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan error, 2)
 	go func() { done <- c.Run(ctx) }()
-	go func() { done <- c.Publish(ctx, "") }()
+	go func() { done <- c.Publish(ctx, noSnapshot) }()
 	f.c, f.stop = c, func() {
 		cancel()
 		for range 2 {
@@ -466,3 +466,6 @@ func (f *fixture) phase(job uint32) kb.Phase {
 	}
 	return a.Phase
 }
+
+// noSnapshot is for a broker whose host has no plugin.
+func noSnapshot(context.Context, string) error { return nil }

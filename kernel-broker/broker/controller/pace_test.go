@@ -66,7 +66,7 @@ func inBubble(t *testing.T, check func(p *paced)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 2)
 		go func() { done <- c.Run(ctx) }()
-		go func() { done <- c.Publish(ctx, "") }()
+		go func() { done <- c.Publish(ctx, noSnapshot) }()
 		time.Sleep(10 * time.Second)
 		check(p)
 		cancel()

@@ -96,7 +96,7 @@ func TestRunSurvives(t *testing.T) {
 	if err := f.c.Deliver(t.Context(), d); err != nil {
 		t.Errorf("the same once more: %v", err)
 	}
-	if files, err := f.c.RunFiles(t.Context()); err != nil || !slices.Equal(files[result.Digest], []string{"run 1"}) {
+	if files, err := RunFiles(t.Context(), f.c.o.Store); err != nil || !slices.Equal(files[result.Digest], []string{"run 1"}) {
 		t.Errorf("files %v, %v", files, err)
 	}
 }

@@ -54,9 +54,9 @@ func (r *records) profilingRuns(ctx context.Context, limit int, job uint32, of *
 }
 
 // RunFiles returns the digests of the files that runs hold on to, with the run.
-func (c *Controller) RunFiles(ctx context.Context) (map[string][]string, error) {
+func RunFiles(ctx context.Context, s store.Store) (map[string][]string, error) {
 	files := map[string][]string{}
-	err := runKind.Each(ctx, c.o.Store, func(r *kb.Run, _ store.Record) {
+	err := runKind.Each(ctx, s, func(r *kb.Run, _ store.Record) {
 		for _, n := range r.Nodes {
 			for _, f := range n.Files {
 				files[f.Digest] = append(files[f.Digest], fmt.Sprintf("run %d", r.ID))

@@ -108,7 +108,7 @@ func newSoak(t *testing.T) *soak {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.c.Run(ctx) })
-	running.Go(func() { _ = s.c.Publish(ctx, "") })
+	running.Go(func() { _ = s.c.Publish(ctx, noSnapshot) })
 	running.Go(func() { s.slurmctld(ctx) })
 	for i := range soakNodes {
 		s.slurm.node(soakNode(i), "IDLE", "")

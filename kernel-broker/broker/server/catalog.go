@@ -150,7 +150,7 @@ const chunkSize = 128 << 10
 type Artifacts interface {
 	Put(ctx context.Context, digest string, size uint64, source io.Reader) (stored bool, err error)
 	Stat(digest string) (artifact.Entry, error)
-	Open(digest string) (*os.File, error)
+	Open(ctx context.Context, digest string) (*os.File, error)
 	List(ctx context.Context) (files []artifact.Stored, used, limit uint64, err error)
 	Collect(ctx context.Context, dryRun bool) (removed []artifact.Stored, err error)
 }
@@ -262,7 +262,7 @@ func artifactsToProto(files []artifact.Stored) []*api.Artifact {
 }
 
 func (s *catalogService) FetchArtifact(r *api.FetchArtifactRequest, stream api.CatalogService_FetchArtifactServer) (err error) {
-	file, err := s.artifacts.Open(r.GetDigest())
+	file, err := s.artifacts.Open(stream.Context(), r.GetDigest())
 	if err != nil {
 		return err
 	}

@@ -52,13 +52,15 @@ const (
 	EpochKey = "epoch"
 	// WaitingPrefix begins the keys of brokers that wait.
 	WaitingPrefix = "waiting/"
+	// PeersPrefix begins the keys of brokers that run. They end with their brokers.
+	PeersPrefix = "peers/"
 	// CheckPrefix begins the keys with which a broker tries what it may do. They end by themselves.
 	CheckPrefix = "check/"
 )
 
 // Own reports whether a key is the store's own.
 func Own(key string) bool {
-	return key == ActingKey || key == EpochKey || strings.HasPrefix(key, WaitingPrefix) || strings.HasPrefix(key, CheckPrefix)
+	return key == ActingKey || key == EpochKey || strings.HasPrefix(key, WaitingPrefix) || strings.HasPrefix(key, PeersPrefix) || strings.HasPrefix(key, CheckPrefix)
 }
 
 // Record is one key as it is now.

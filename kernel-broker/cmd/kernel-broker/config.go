@@ -72,6 +72,9 @@ type config struct {
 		MaxBytes int64         `yaml:"max_bytes"`
 	} `yaml:"events"`
 
+	// Peers are the other brokers of the cluster.
+	Peers peersConfig `yaml:"peers"`
+
 	// Metrics are figures for Prometheus; an empty address serves none.
 	Metrics struct {
 		Listen string `yaml:"listen"`
@@ -119,6 +122,7 @@ func defaults() config {
 	c.LogLevel, c.LogFormat = "info", logText
 	c.TLS.Mode, c.TLS.Lifetime = tlsOwn, 30*24*time.Hour
 	c.Etcd.Prefix, c.Etcd.QuotaBytes = etcdstore.DefaultPrefix, etcdserver.DefaultQuota
+	c.Peers.Listen = ":7442"
 	c.Slurm.BinDir = "/usr/bin"
 	c.Slurm.User = "slurm"
 	c.Slurm.Limit = 15 * time.Second
@@ -215,7 +219,7 @@ func (c config) validate() error {
 	if _, err := c.controllers(); err != nil {
 		return err
 	}
-	if err := c.Etcd.validate(c.Cluster); err != nil {
+	if err := errors.Join(c.Etcd.validate(c.Cluster), c.Peers.validate()); err != nil {
 		return err
 	}
 	if n := c.Audit.MaxFileBytes; n < 1<<20 || n > 1<<40 {

@@ -31,7 +31,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/site"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/notify"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )
@@ -78,11 +77,16 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return line.terms(ctx, func(ctx context.Context) error { return act(ctx, c, log, kept, hangups, service) })
+	files, err := openExchange(c, log, kept)
+	if err != nil {
+		return err
+	}
+	defer files.start(ctx)()
+	return line.terms(ctx, func(ctx context.Context) error { return act(ctx, c, log, kept, files, hangups, service) })
 }
 
 // act composes the broker and serves until ctx ends, while no other one acts.
-func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, hangups chan os.Signal, service *notify.Service) error {
+func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, files *exchange, hangups chan os.Signal, service *notify.Service) error {
 	if err := claimSite(ctx, c, kept, log); err != nil {
 		return err
 	}
@@ -98,26 +102,11 @@ func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store,
 	if err != nil {
 		return err
 	}
-	// Set before anybody asks: what is held is known once there is a controller.
-	var ctl *controller.Controller
-	var profiles *catalog.Catalog
-	files, err := artifact.OpenStore(filepath.Join(c.DataDir, "artifacts"), artifact.StoreOptions{
-		Limit: c.Artifacts.MaxBytes, Uploads: c.Artifacts.MaxUploads, Grace: c.Artifacts.Grace, Log: log,
-		Needed: func(ctx context.Context) (map[string][]string, error) {
-			all, err := profiles.List(ctx)
-			if err != nil {
-				return nil, err
-			}
-			runs, err := ctl.RunFiles(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return catalog.NeededArtifacts(all, ctl.InUse(), runs, time.Now(), c.Artifacts.RetiredFor)
-		},
-	})
-	if err != nil {
+	if err := files.acts(ctx); err != nil {
 		return err
 	}
+	// Set before anybody asks.
+	var profiles *catalog.Catalog
 	clock := controller.NewClock()
 	slurmctld := slurm.New(slurm.Options{Now: clock.Now, BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit, Hold: kept.Hold})
 	events, err := openHistory(ctx, c, log, kept, clock)
@@ -138,11 +127,17 @@ func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store,
 	profiles = catalog.New(catalog.Options{Store: kept, History: events, Log: log, HasArtifact: files.Has, CheckEnvelope: signing.NewRegistrationCheck(trust),
 		Restricted: func(profile string) bool { return auth.State().Policy.Restricted(profile) }})
 	auth.registered = profiles.Names
-	if ctl, err = newController(ctx, c, log, kept, events, figures, profiles, files, slurmctld, auth, clock, service); err != nil {
+	ctl, err := newController(ctx, c, log, kept, events, figures, profiles, files, slurmctld, auth, clock, service)
+	if err != nil {
 		return err
 	}
+	files.acting.Store(ctl)
+	defer files.acting.Store(nil)
 	secured, err := openTLS(ctx, c, log, kept, secrets)
 	if err != nil {
+		return err
+	}
+	if err := files.follow(ctx); err != nil {
 		return err
 	}
 	server, err := newServer(c, log, ctl, profiles, files, kept, events, figures, secured, auth)
@@ -150,7 +145,7 @@ func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store,
 		return err
 	}
 	watch(figures, c, ctl, profiles, kept, events, secured)
-	return serve(ctx, c, log, ctl, events, figures, server, auth, service)
+	return serve(ctx, c, log, ctl, files, events, figures, server, auth, service)
 }
 
 // checkBeforehand looks at what the broker needs before it waits for another one.
@@ -168,7 +163,7 @@ func checkBeforehand(c config) error {
 	return nil
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, events *history.Journal, figures *metrics.Metrics, profiles *catalog.Catalog, files *artifact.Store, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
+func newController(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, events *history.Journal, figures *metrics.Metrics, profiles *catalog.Catalog, files *exchange, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
 	o := controller.Options{
 		Store: kept, History: events, Passed: figures.Passed, Polled: figures.Polled, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorize: auth.authorizeJob, AuthorizeProfiling: auth.authorizeProfiling,
@@ -228,7 +223,7 @@ type grpcServer struct {
 
 func (s *grpcServer) serve(l net.Listener) error { return s.Serve(s.options.Listener(l)) }
 
-func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files *artifact.Store, kept *etcdstore.Store, events *history.Journal, figures *metrics.Metrics, secured *server.TLS, auth *authorization) (*grpcServer, error) {
+func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files *exchange, kept *etcdstore.Store, events *history.Journal, figures *metrics.Metrics, secured *server.TLS, auth *authorization) (*grpcServer, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -261,6 +256,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 				auth.component(ctx, func() (string, error) { return c.policyHealth(auth) }),
 				component("reset-command", c.resetHealth),
 				component("audit-log", auth.record.Health),
+				component("copies", func() (string, error) { return files.copiesHealth(ctx) }),
 				component("stock-images", func() (string, error) { return ctl.ImageHealth(ctx) }),
 				component("hardware", func() (string, error) { return ctl.LedgerHealth(ctx) }),
 				component("events", historyHealth(events)),
@@ -296,7 +292,7 @@ func uids(names []string) ([]uint32, error) {
 }
 
 // serve listens, works, and stops what it began when ctx ends or a part fails.
-func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, events *history.Journal, figures *metrics.Metrics, grpc *grpcServer, auth *authorization, service *notify.Service) error {
+func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, files *exchange, events *history.Journal, figures *metrics.Metrics, grpc *grpcServer, auth *authorization, service *notify.Service) error {
 	local, err := listenLocal(c.Socket)
 	if err != nil {
 		return err
@@ -321,7 +317,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 		"local socket": func() error { return grpc.serve(local) },
 		"agents' port": func() error { return grpc.serve(network) },
 		"controller":   func() error { return ctl.Run(ctx) },
-		"snapshot":     func() error { return ctl.Publish(ctx, c.Snapshot) },
+		"snapshot":     func() error { return ctl.Publish(ctx, files.publish) },
 		"policy":       func() error { return auth.follow(ctx) },
 		"events":       func() error { return events.Run(ctx) },
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // runsConfig bounds profiling runs.
@@ -49,7 +48,7 @@ func (c runsConfig) validate() error {
 }
 
 // runService serves profiling runs.
-func runService(c config, ctl *controller.Controller, files *artifact.Store, administrators []uint32) api.RunServiceServer {
+func runService(c config, ctl *controller.Controller, files server.Artifacts, administrators []uint32) api.RunServiceServer {
 	all := append([]uint32{0, uint32(os.Geteuid())}, administrators...)
 	return server.NewRunService(server.RunOptions{Runs: ctl, Artifacts: files, MaxBytes: c.Runs.MaxBytes,
 		// The other half of the store's places is for those who build kernels.

@@ -273,7 +273,7 @@ func TestRunOverTheNetwork(t *testing.T) {
 			t.Errorf("node %s: %d bytes, %v", n.Name, file.Size, err)
 		}
 	}
-	files, err := c.control.RunFiles(t.Context())
+	files, err := controller.RunFiles(t.Context(), c.kept)
 	if err != nil || len(files) != 2 {
 		t.Errorf("files of runs %v, %v", files, err)
 	}

@@ -132,12 +132,12 @@ func (s shared) write(ctx context.Context, text sharedText, revision int64) erro
 }
 
 // lift ends what is in force.
-func (s shared) lift(ctx context.Context, words string) error {
+func (s shared) lift(ctx context.Context, follows string) error {
 	have, _, err := s.read(ctx)
 	if err != nil || have == nil {
 		return err
 	}
-	s.log.Warn(words, "file", have.File)
+	s.log.Warn("what was in force is lifted by broker.yaml, for all brokers", "file", have.File, "now", follows)
 	_, err = s.store.Commit(ctx, store.Write{Key: s.key, Delete: true, Expect: store.AnyRevision})
 	return err
 }
@@ -146,7 +146,7 @@ func (s shared) lift(ctx context.Context, words string) error {
 func (s shared) policy(ctx context.Context, always []uint32) func(authz.State, error, bool) (authz.State, error) {
 	return func(found authz.State, wrong error, again bool) (authz.State, error) {
 		if s.file == "" {
-			return found, errors.Join(wrong, s.lift(ctx, `policy lifted by policy: "" in broker.yaml: every user may use published kernels`))
+			return found, errors.Join(wrong, s.lift(ctx, "every user may use published kernels"))
 		}
 		if again && wrong != nil && !errors.Is(wrong, fs.ErrNotExist) {
 			return found, wrong
@@ -200,13 +200,10 @@ const noTrustList = "none"
 // trust returns the trust list in force; nil: there is none.
 func (s shared) trust(ctx context.Context) (*signing.Trust, error) {
 	if s.file == noTrustList {
-		return nil, s.lift(ctx, "trust list lifted by trust_list: none in broker.yaml: kernels need no signature to be registered")
+		return nil, s.lift(ctx, "kernels need no signature to be registered")
 	}
 	var have *sharedText
-	text, err := []byte(nil), error(fs.ErrNotExist)
-	if s.file != "" {
-		text, err = signing.ReadTrustText(s.file)
-	}
+	text, err := signing.ReadTrustText(s.file) // without a name there is no such file
 	switch {
 	case err == nil:
 		if _, err := signing.ParseTrust(s.file, text); err != nil {

@@ -50,14 +50,19 @@ func newControllers(t *testing.T) *controllers {
 // start starts a broker on a host of its own, as far as sockets and the name of its audit chain go.
 func (c *controllers) start(name string) *controllerHost {
 	c.t.Helper()
+	return c.startWith(name, c.data, filepath.Join(c.t.TempDir(), "socket"), fmt.Sprintf("listen: 127.0.0.1:0\nsnapshot: ''\ntls: {mode: none}\npolicy: ''\naudit: {dir: %s/audit-%s}\n", c.data, name))
+}
+
+// startWith adds lines to its broker.yaml.
+func (c *controllers) startWith(name, data, socket, more string) *controllerHost {
+	c.t.Helper()
 	wasBuilt.Store(true)
 	dir, err := built()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	h := &controllerHost{socket: filepath.Join(c.t.TempDir(), "socket")}
-	config := write(c.t, fmt.Sprintf("cluster: hpc\ndata_dir: %s\nsocket: %s\nlisten: 127.0.0.1:0\nsnapshot: ''\ntls: {mode: none}\npolicy: ''\naudit: {dir: %[1]s/audit-%[3]s}\nslurm: {user: root, bin_dir: /none}\netcd: {endpoints: ['%[4]s']}\n",
-		c.data, h.socket, name, c.etcd))
+	h := &controllerHost{socket: socket}
+	config := write(c.t, fmt.Sprintf("cluster: hpc\ndata_dir: %s\nsocket: %s\nslurm: {user: root, bin_dir: /none}\netcd: {endpoints: ['%s']}\n%s", data, h.socket, c.etcd, more))
 	h.Cmd = exec.Command(filepath.Join(dir, "kernel-broker"), "--config", config)
 	h.Stdout, h.Stderr = &h.out, &h.out
 	h.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also when this test is killed

@@ -60,11 +60,14 @@ func OpenStore(root string, o StoreOptions) (*Store, error) {
 	return &Store{dir: dir, o: o, running: map[string]uint64{}}, nil
 }
 
-// Open opens an artifact for reading; see Dir.Open.
-func (s *Store) Open(digest string) (*os.File, error) { return s.dir.Open(digest) }
+// Open opens an artifact for reading; see Dir.Open. It does not wait.
+func (s *Store) Open(_ context.Context, digest string) (*os.File, error) { return s.dir.Open(digest) }
 
 // Stat describes an artifact; see Dir.Stat.
 func (s *Store) Stat(digest string) (Entry, error) { return s.dir.Stat(digest) }
+
+// Entries are all artifacts; see Dir.List.
+func (s *Store) Entries() ([]Entry, error) { return s.dir.List() }
 
 // Check verifies a whole file. A damaged one is removed, so that it can be uploaded again, and reported as ErrInvalid.
 // ErrNotFound: it is missing.

@@ -50,7 +50,7 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 		c.Alive = func() {}
 	}
 	last, away := "", false
-	w := waiter{store: s, text: c.Waiter}
+	w := waiter{store: s, prefix: store.WaitingPrefix, text: c.Waiter}
 	defer w.leave()
 	for {
 		holder, revision, err := s.claim(ctx, c)
