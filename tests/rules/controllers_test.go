@@ -25,8 +25,8 @@ func TestSeveralControllers(t *testing.T) {
     dest: "`+p.dir+`/{{ inventory_hostname }}.json"
     mode: "0644"
 `, 0o644)
-	// A mount is a file of the test's.
-	p.program("mountpoint", `test -e "$state/mounted"`)
+	// The hosts of the test have one disk, so the second one finds the first one's key.
+	p.program("runuser", `shift 3; echo "$*" >>"${state%/state}/store.key"`)
 	const members = "- {name: ctl2, groups: [slurm_controller, kernel_broker_etcd]}\n        - {name: e2, groups: [kernel_broker_etcd], etcd_address: 'fd00::2'}\n        - {name: ctl1, groups: [kernel_broker_etcd]}"
 	playbook := func(name, hosts string) {
 		p.write("ansible/"+name, `- hosts: ctl1
@@ -42,22 +42,23 @@ func TestSeveralControllers(t *testing.T) {
       loop: [agent, client]
       when: inventory_hostname == 'n1'
     - ansible.builtin.include_role: {name: broker, tasks_from: "{{ item }}"}
-      loop: [validate, config]
+      loop: [validate, config, key]
       when: inventory_hostname != 'n1'
 `, 0o644)
 	}
 	playbook("several.yml", members)
 	playbook("alone.yml", "- {name: ctl2, groups: [slurm_controller]}")
-	args := []string{"-e", "broker_slurm_user=" + me.Username, "-e", "broker_user=" + me.Username}
+	args := []string{"-e", "broker_slurm_user=" + me.Username, "-e", "broker_user=" + me.Username, "-e", "broker_key_file=" + p.dir + "/store.key"}
 
-	p.fails("/var/lib/kernel-broker is no mount point on ctl1", "several.yml", args...)
-	p.write("state/mounted", "", 0o644)
 	p.fails("brokers on ctl1, ctl2 need an etcd", "alone.yml", args...)
 	out := p.run("several.yml", args...)
 	for _, want := range []string{`"agent 10.1.0.1:7440,[fd00::2]:7440"`, `"client 10.1.0.1:7440,[fd00::2]:7440"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %s\n%s", want, out)
 		}
+	}
+	if got := p.read("store.key"); got != "/usr/sbin/kernel-broker store key" {
+		t.Errorf("the key is made by %q", got)
 	}
 	for file, wants := range map[string][]string{
 		"ctl1.json": {`"unix:///run/kernel-broker/broker.sock,[fd00::2]:7440"`},

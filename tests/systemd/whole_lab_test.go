@@ -205,7 +205,7 @@ const apt = "set -e; export DEBIAN_FRONTEND=noninteractive; apt-get -qq update; 
 // controllers).
 func (s *wholeSite) mountDisk(t *testing.T) {
 	together(t, apt+`nfs-kernel-server
-mkdir -p /srv/site/slurm /srv/site/broker /etc/nfs.conf.d
+mkdir -p /srv/site/slurm /etc/nfs.conf.d
 echo '/srv/site 10.77.0.0/24(rw,sync,no_root_squash,no_subtree_check)' >/etc/exports
 # Locks of a host that is lost are free after this time.
 printf '[nfsd]\nlease-time=30\ngrace-time=30\n' >/etc/nfs.conf.d/site.conf
@@ -214,14 +214,12 @@ exportfs -ra
 exportfs | grep -q /srv/site`, s.login)
 	const options = "hard,_netdev,retry=30,actimeo=1,lookupcache=positive,x-systemd.mount-timeout=35min 0 0"
 	together(t, apt+`nfs-common
-mkdir -p /srv/slurm /var/lib/kernel-broker
+mkdir -p /srv/slurm
 cat >>/etc/fstab <<'END'
 login1:/srv/site/slurm /srv/slurm nfs4 `+options+`
-login1:/srv/site/broker /var/lib/kernel-broker nfs4 `+options+`
 END
 systemctl daemon-reload
-mount /srv/slurm
-mount /var/lib/kernel-broker`, s.ctl1, s.ctl2)
+mount /srv/slurm`, s.ctl1, s.ctl2)
 }
 
 // acts reports whether the machine's broker is the one that acts.
