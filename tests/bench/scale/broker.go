@@ -49,7 +49,7 @@ func connections(nodes int) int { return max(nodes*5/4+1000, 8192) }
 // configure writes the broker's settings: the defaults, but for paths and the number of connections.
 func (b *broker) configure(nodes int, user string) error {
 	settings := fmt.Sprintf("cluster: %s\ndata_dir: %s\nsocket: %s\nlisten: %s\npprof_socket: %s\nslurm: {bin_dir: %s, user: %s}\nlimits: {connections: %d}\n"+
-		"snapshot: ''\nmunge: {socket: ''}\npolicy: ''\n%s",
+		"snapshot: ''\npeers: {listen: '127.0.0.1:0'}\nmunge: {socket: ''}\npolicy: ''\n%s",
 		cluster, b.data, b.path("broker.sock"), b.address, b.path("pprof.sock"), b.path("slurm"), user, connections(nodes), b.more)
 	return os.WriteFile(b.path("broker.yaml"), []byte(settings), 0o644)
 }
