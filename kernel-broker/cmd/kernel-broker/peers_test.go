@@ -350,3 +350,22 @@ func TestCopyIsKilled(t *testing.T) {
 		return !h.GetHealthy() && strings.Contains(h.GetDetail(), "stock@1")
 	})
 }
+
+// Who asks for what no broker has that runs hears which others may have it: those that have acted.
+func TestWhoMayHaveAResult(t *testing.T) {
+	c := newControllers(t)
+	conf := defaults()
+	conf.Etcd.Endpoints = []string{c.etcd}
+	asks := &exchange{c: conf, kept: c.kept, host: "ctl2"}
+	for _, host := range []string{"ctl1", "ctl2", "ctl3"} {
+		if err := (&exchange{c: conf, kept: c.kept, host: host}).acts(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := asks.elsewhere(t.Context(), []string{"ctl3"}); !strings.Contains(text, "do not run: ctl1, which last began to act at") || strings.Contains(text, "ctl2") || strings.Contains(text, "ctl3") {
+		t.Errorf("%q", text)
+	}
+	if text := asks.elsewhere(t.Context(), []string{"ctl1", "ctl3"}); text != "" {
+		t.Errorf("all run: %q", text)
+	}
+}
