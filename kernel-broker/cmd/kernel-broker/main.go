@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -31,9 +30,6 @@ const (
 type usageError struct{ error }
 
 func main() {
-	if os.Getenv("GOGC") == "" { // what thousands of connections keep is twice as much by Go's own setting
-		debug.SetGCPercent(50)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
