@@ -188,10 +188,10 @@ func (s *site) secrets(t *testing.T) {
 		on   *machine
 		path string
 	}{
-		"the store's key":     {s.ctl1, "/var/lib/kernel-broker/store.key"},
-		"the node's key":      {s.n1, "/var/lib/kernel-broker/tls/node.pem"},
-		"MUNGE's key":         {s.ctl1, "/etc/munge/munge.key"},
-		"the signing key":     {s.ctl1, "/root/keys/release.pem"},
+		"the store's key": {s.ctl1, "/var/lib/kernel-broker/store.key"},
+		"the node's key":  {s.n1, "/var/lib/kernel-broker/tls/node.pem"},
+		"MUNGE's key":     {s.ctl1, "/etc/munge/munge.key"},
+		"the signing key": {s.ctl1, "/root/keys/release.pem"},
 	} {
 		secrets[name] = where.on.must("base64 -w0 " + where.path)
 	}
