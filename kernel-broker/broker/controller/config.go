@@ -64,6 +64,8 @@ type Options struct {
 	MayAct func() error
 	// Passed and Polled are told how long a pass and a look at slurmctld took; nil: nobody counts.
 	Passed, Polled func(took time.Duration, err error)
+	// Switched is told of each job that has its kernel or is not to get it; nil: nobody asks.
+	Switched func(a *kb.Allocation)
 	// Alive is called before each pass, and shows that passes go on; nil: nobody asks.
 	Alive func()
 	Log   *slog.Logger

@@ -17,9 +17,12 @@ import (
 const bootOne, bootTwo = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 
 // begun is a job on n1 that was accepted and whose agent was told to boot.
-func begun(t *testing.T) (*fixture, *fakeAgent, kb.DesiredState) {
+func begun(t *testing.T, tune ...func(*Options)) (*fixture, *fakeAgent, kb.DesiredState) {
 	t.Helper()
 	f := newFixture(t)
+	for _, change := range tune {
+		f.tuneOptions = change
+	}
 	f.start()
 	agent := f.attach("n1", kb.StockProfile, "", bootOne)
 	agent.wished(t, "stock is attested", func(d kb.DesiredState) bool { return d.Attested && d.SlurmdAllowed })
@@ -97,6 +100,17 @@ func TestChangesAreLogged(t *testing.T) {
 		`msg="node changed" node=n1 job=7.0 from=loading to=booting desired=mitgcm@1`,
 	} {
 		until(t, change, func() bool { return f.log.has(change) })
+	}
+}
+
+// Who asks is told of a switch when it has ended, with the whole timeline.
+func TestSwitchedIsTold(t *testing.T) {
+	told := make(chan *kb.Allocation, 1)
+	_, agent, d := begun(t, func(o *Options) { o.Switched = func(a *kb.Allocation) { told <- a } })
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressFailed, Kind: kb.FailureKernel, Detail: "no driver"})
+	a := <-told
+	if last := a.Timeline[len(a.Timeline)-1]; a.ID.Job != 7 || a.Phase != kb.PhaseFailed || kb.Phase(last.Event) != kb.PhaseFailed {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -251,6 +251,9 @@ func (c *Controller) logChanges(was before, out plan.Output) {
 	}
 	for _, a := range out.Allocations {
 		if old := was.allocs[a.ID]; old != nil && old.Phase != a.Phase {
+			if c.o.Switched != nil && old.Switching() && !a.Switching() {
+				c.o.Switched(a)
+			}
 			what := []any{"job", a.ID.String(), "from", string(old.Phase), "to", string(a.Phase)}
 			if a.Phase == kb.PhaseFailed {
 				what = append(what, "kernel", a.Kernel.Ref().String(), "job_is", fate(a))

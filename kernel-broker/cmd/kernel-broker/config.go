@@ -80,6 +80,11 @@ type config struct {
 		Listen string `yaml:"listen"`
 	} `yaml:"metrics"`
 
+	// Tracing sends a trace of each switch to a collector; without an address to none.
+	Tracing struct {
+		OTLP string `yaml:"otlp"`
+	} `yaml:"tracing"`
+
 	Administrators   []string `yaml:"administrators"`
 	PrivilegedAgents bool     `yaml:"privileged_agents"`
 	MaxArtifactBytes uint64   `yaml:"max_artifact_bytes"`

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
@@ -127,7 +128,12 @@ func act(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store,
 	profiles = catalog.New(catalog.Options{Store: kept, History: events, Log: log, HasArtifact: files.Has, CheckEnvelope: signing.NewRegistrationCheck(trust),
 		Restricted: func(profile string) bool { return auth.State().Policy.Restricted(profile) }})
 	auth.registered = profiles.Names
-	ctl, err := newController(ctx, c, log, kept, events, figures, profiles, files, slurmctld, auth, clock, service)
+	switched, closed, err := openTraces(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer closed()
+	ctl, err := newController(ctx, c, log, kept, events, figures, profiles, files, slurmctld, auth, clock, service, switched)
 	if err != nil {
 		return err
 	}
@@ -163,9 +169,10 @@ func checkBeforehand(c config) error {
 	return nil
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, events *history.Journal, figures *metrics.Metrics, profiles *catalog.Catalog, files *exchange, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
+func newController(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, events *history.Journal, figures *metrics.Metrics, profiles *catalog.Catalog, files *exchange, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service, switched func(*kb.Allocation)) (*controller.Controller, error) {
 	o := controller.Options{
-		Store: kept, History: events, Passed: figures.Passed, Polled: figures.Polled, Catalog: profiles, Plan: c.plan(), Log: log,
+		Switched: switched,
+		Store:    kept, History: events, Passed: figures.Passed, Polled: figures.Polled, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorize: auth.authorizeJob, AuthorizeProfiling: auth.authorizeProfiling,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, KeepJobBytes: c.Etcd.QuotaBytes / 2, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
 		Runs: c.Runs.RunLimits, HasArtifact: files.Has, CheckArtifact: files.Check, Alive: service.Alive, MayAct: kept.MayAct,
