@@ -200,7 +200,7 @@ func newFaults(ctx context.Context, o FaultOptions, nodes int, fail context.Canc
 		return f, err
 	}
 	first.stop(syscall.SIGTERM)
-	identities, err := enrolIn(ctx, f.kept, first.data, s.slurmctld.names)
+	identities, err := enrolIn(ctx, f.kept, filepath.Join(f.dir, keyFile), s.slurmctld.names)
 	if err != nil {
 		return f, err
 	}
@@ -228,8 +228,8 @@ func (f *faults) addHost(name string, nodes int) error {
 		}
 		h.wires, endpoints = append(h.wires, w), append(endpoints, w.endpoint())
 	}
-	h.data = filepath.Join(f.dir, "data")
-	h.more = fmt.Sprintf("audit: {dir: %s}\netcd: {endpoints: [%s]}\n", h.path("audit"), strings.Join(endpoints, ", "))
+	h.data = h.path("data")
+	h.more = fmt.Sprintf("store_key_file: %s\netcd: {endpoints: [%s]}\n", filepath.Join(f.dir, keyFile), strings.Join(endpoints, ", "))
 	f.hosts = append(f.hosts, h)
 	return h.configure(nodes, f.slurmctld.user)
 }

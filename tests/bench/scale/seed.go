@@ -50,14 +50,17 @@ func enrol(ctx context.Context, data string, names []string) (all []*identity, e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
-	return enrolIn(ctx, kept, data, names)
+	return enrolIn(ctx, kept, filepath.Join(data, keyFile), names)
 }
+
+// keyFile has the key of the store's secrets, in the data folder unless the settings say otherwise.
+const keyFile = "store.key"
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func enrolIn(ctx context.Context, kept *etcdstore.Store, data string, names []string) (all []*identity, err error) {
+func enrolIn(ctx context.Context, kept *etcdstore.Store, key string, names []string) (all []*identity, err error) {
 	options := pki.Options{Cluster: cluster, Host: "ctl", Lifetime: 30 * 24 * time.Hour}
-	options.Secrets, err = sealed.Open(ctx, kept, sealed.Options{Cluster: cluster, File: filepath.Join(data, "store.key"), Begin: true})
+	options.Secrets, err = sealed.Open(ctx, kept, sealed.Options{Cluster: cluster, File: key, Begin: true})
 	if err == nil {
 		_, err = pki.Found(ctx, options, "")
 	}
