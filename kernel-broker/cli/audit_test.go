@@ -20,7 +20,7 @@ func TestAuditOfSeveralBrokers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Witness(); err != nil {
+		if err := l.Witness(nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Append(audit.Entry{Kind: "test"}, true); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,27 +57,37 @@ func steadyHead(dir string) (h *Head, err error) {
 	return nil, cmp.Or(err, fmt.Errorf("audit log %q: its head does not rest", dir))
 }
 
-// Witness records what is on disk of the other chains of the folder that this one's is in: whoever writes such a chain anew has
-// to write this one anew, too.
-func (l *Log) Witness() error {
+// OnDisk is the head of this chain as its folder has it.
+func (l *Log) OnDisk() (*Head, error) { return steadyHead(l.o.Dir) }
+
+// Witness records the heads of other chains, given by their names and texts, and those of the folder that this one's is in: whoever
+// writes such a chain anew has to write this one anew, too.
+func (l *Log) Witness(others map[string]string) error {
 	dir := filepath.Dir(l.o.Dir)
 	chains, err := Chains(dir)
 	if err != nil {
 		return err
 	}
-	for _, name := range chains {
-		if name == filepath.Base(l.o.Dir) {
-			continue
-		}
-		head, err := steadyHead(filepath.Join(dir, name))
-		if err != nil {
+	heads := map[string]*Head{}
+	look := func(name string, head *Head, err error) {
+		switch {
+		case name == filepath.Base(l.o.Dir):
+		case err != nil:
 			l.o.Log.Warn("audit log: another broker's chain is not witnessed", "chain", name, "error", err)
-			continue
+		case head != nil && head.Seq > 0:
+			heads[name] = head
 		}
-		if head == nil || head.Seq == 0 {
-			continue
-		}
-		if _, err := l.Append(Entry{Kind: KindWitnessed, Object: name, Stated: head.String()}, true); err != nil {
+	}
+	for name, text := range others {
+		head, err := ParseHead(text)
+		look(name, &head, err)
+	}
+	for _, name := range chains {
+		head, err := steadyHead(filepath.Join(dir, name))
+		look(name, head, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(heads)) {
+		if _, err := l.Append(Entry{Kind: KindWitnessed, Object: name, Stated: heads[name].String()}, true); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ package audit
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -44,7 +45,7 @@ func TestChainsWitnessEachOther(t *testing.T) {
 	hangs := chain(t, dir, "ctl1")
 	appendTo(t, hangs, "one", "two", "three")
 	next := chain(t, dir, "ctl2")
-	if err := next.Witness(); err != nil {
+	if err := next.Witness(nil); err != nil {
 		t.Fatal(err)
 	}
 	appendTo(t, next, "acts")
@@ -111,7 +112,47 @@ func TestUnreadableHeadIsNotWitnessed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.Witness(); err != nil || !strings.Contains(log.String(), "chain=ctl1") {
+	if err := l.Witness(map[string]string{"ctl1": "x", "ctl3": "y"}); err != nil || !strings.Contains(log.String(), "chain=ctl1") || !strings.Contains(log.String(), "chain=ctl3") {
 		t.Errorf("%v, %s", err, log.String())
+	}
+}
+
+// Brokers on hosts of their own know each other's heads by records. Their folders, copied into one, are verified together.
+func TestChainsOfOtherHosts(t *testing.T) {
+	dir := t.TempDir()
+	here, there := chain(t, dir, "ctl1/ctl1"), chain(t, dir, "ctl2/ctl2")
+	appendTo(t, there, "one", "two")
+	head, err := there.OnDisk()
+	if err == nil {
+		err = here.Witness(map[string]string{"ctl2": head.String(), "ctl1": head.String()})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := func(from *Log) string {
+		t.Helper()
+		if err := from.Close(); err != nil {
+			t.Fatal(err)
+		}
+		both := t.TempDir()
+		for _, name := range []string{"ctl1", "ctl2"} {
+			if err := os.CopyFS(filepath.Join(both, name), os.DirFS(filepath.Join(dir, name, name))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return both
+	}
+	reports, err := VerifyAll(copied(here))
+	if err != nil || len(reports["ctl1"].Problems)+len(reports["ctl2"].Problems) > 0 || reports["ctl1"].Records != 1 {
+		t.Errorf("intact chains: %+v, %v", reports, err)
+	}
+	if err := errors.Join(there.Close(), os.RemoveAll(filepath.Join(dir, "ctl2"))); err != nil {
+		t.Fatal(err)
+	}
+	forged := chain(t, dir, "ctl2/ctl2")
+	appendTo(t, forged, "nothing", "two")
+	reports, err = VerifyAll(copied(forged))
+	if err != nil || len(reports["ctl2"].Problems) != 1 {
+		t.Errorf("a forged chain: %+v, %v", reports, err)
 	}
 }

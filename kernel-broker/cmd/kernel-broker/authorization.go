@@ -48,6 +48,9 @@ type authorization struct {
 	hangups   chan os.Signal
 	// registered are the profiles' names; set before follow.
 	registered func(context.Context) ([]string, error)
+	// heads has the heads of all brokers' chains, and host names this one's; nil for a broker that is alone.
+	heads store.Store
+	host  string
 	// What else the policy names and was not found at the last look.
 	unknown atomic.Pointer[[]string]
 }
@@ -73,7 +76,8 @@ func openAuthorization(ctx context.Context, c config, log *slog.Logger, kept sto
 		return nil, err
 	}
 	if c.Etcd.external() {
-		if err := r.record.Witness(); err != nil {
+		r.heads, r.host = kept, filepath.Base(dir)
+		if err := r.witness(ctx); err != nil {
 			return nil, errors.Join(err, r.record.Close())
 		}
 	}
@@ -108,13 +112,48 @@ func (c config) auditDir() (string, error) {
 }
 
 func (r *authorization) close() error {
-	return errors.Join(r.NoteBroker("stop", ""), r.record.Close())
+	err := r.NoteBroker("stop", "")
+	r.publishHead(context.Background())
+	return errors.Join(err, r.record.Close())
+}
+
+// headPrefix begins the records that have the head of each host's chain.
+const headPrefix = "audit-head/"
+
+// witness has this chain know the heads of the others', which others verify theirs by.
+func (r *authorization) witness(ctx context.Context) error {
+	records, _, err := r.heads.List(ctx, headPrefix)
+	if err != nil {
+		return fmt.Errorf("records %q: %w", headPrefix, err)
+	}
+	others := map[string]string{}
+	for _, rec := range records {
+		others[strings.TrimPrefix(rec.Key, headPrefix)] = string(rec.Value)
+	}
+	return r.record.Witness(others)
+}
+
+// publishHead records the head of this chain for the others. One that fails is made up for by the next.
+func (r *authorization) publishHead(ctx context.Context) {
+	if r.heads == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, headLimit)
+	defer cancel()
+	head, err := r.record.OnDisk()
+	if err == nil && head != nil {
+		_, err = r.heads.Commit(ctx, store.Write{Key: headPrefix + r.host, Value: []byte(head.String()), Expect: store.AnyRevision})
+	}
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("the audit log's head is not on record for the other brokers", "error", err)
+	}
 }
 
 // follow reads the policy again at each SIGHUP, until ctx ends.
 func (r *authorization) follow(ctx context.Context) error {
 	r.level.Warn(ctx, r.log)
 	r.look(ctx, r.log)
+	r.publishHead(ctx)
 	again := time.NewTicker(lookAgain)
 	defer again.Stop()
 	for {
@@ -123,6 +162,7 @@ func (r *authorization) follow(ctx context.Context) error {
 			return nil
 		case <-again.C:
 			r.look(ctx, slog.New(slog.DiscardHandler))
+			r.publishHead(ctx)
 		case <-r.hangups:
 			r.directory.Forget()
 			r.accounts.Forget()
@@ -140,6 +180,8 @@ const (
 	lookAgain = 10 * time.Minute
 	// lookLimit bounds looking people up, since a reload waits for it.
 	lookLimit = 20 * time.Second
+	// headLimit bounds recording a head: the store may be away when a broker ends.
+	headLimit = 2 * time.Second
 )
 
 // look finds what the policy names and the host and Slurm do not have.
