@@ -40,9 +40,7 @@ var actionDone = regexp.MustCompile(`msg="action done" action=(?:"([^"]+)"|(\S+)
 
 // traced begins a trace.
 func traced(t *testing.T) *trace {
-	if !*record {
-		t.Skip("it records, with -args -record")
-	}
+	t.Helper()
 	t.Parallel()
 	r := &trace{Trial: Start(t, func(o *Options) { o.Nodes, o.BootTime = 1, 3*time.Second }), end: make(chan struct{})}
 	pause(r.Ctx, registered)
@@ -156,14 +154,25 @@ func (r *trace) ends(id string) {
 	r.WaitJob(id, "COMPLETED")
 }
 
-func TestTraceJob(t *testing.T) {
+func TestTraces(t *testing.T) {
+	if !*record {
+		t.Skip("it records, with -args -record")
+	}
+	t.Run("Job", traceJob)
+	t.Run("DrainInSwitch", traceDrainInSwitch)
+	t.Run("DrainTakenBack", traceDrainTakenBack)
+	t.Run("Reboot", traceReboot)
+	t.Run("DownAndBack", traceDownAndBack)
+}
+
+func traceJob(t *testing.T) {
 	r := traced(t)
 	r.ends(r.running())
 	r.Settled(Limit, "n1")
 	r.keep("job-and-return")
 }
 
-func TestTraceDrainInSwitch(t *testing.T) {
+func traceDrainInSwitch(t *testing.T) {
 	r := traced(t)
 	r.does("alice: sbatch --kernel-profile=mitgcm")
 	id := r.Sbatch("alice", "4", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
@@ -178,7 +187,7 @@ func TestTraceDrainInSwitch(t *testing.T) {
 	r.keep("drain-in-switch")
 }
 
-func TestTraceDrainTakenBack(t *testing.T) {
+func traceDrainTakenBack(t *testing.T) {
 	r := traced(t)
 	id := r.running()
 	r.scontrol("update", "nodename=n1", "state=drain", "reason=bad DIMM")
@@ -190,7 +199,7 @@ func TestTraceDrainTakenBack(t *testing.T) {
 	r.keep("drain-taken-back")
 }
 
-func TestTraceReboot(t *testing.T) {
+func traceReboot(t *testing.T) {
 	r := traced(t)
 	before := r.Node("n1").BootID()
 	r.scontrol("reboot", "ASAP", "nextstate=resume", "reason=kernel security update", "n1")
@@ -199,7 +208,7 @@ func TestTraceReboot(t *testing.T) {
 	r.keep("administrators-reboot")
 }
 
-func TestTraceDownAndBack(t *testing.T) {
+func traceDownAndBack(t *testing.T) {
 	r := traced(t)
 	id := r.running()
 	r.scontrol("update", "nodename=n1", "state=down", "reason=smoke in rack 7")

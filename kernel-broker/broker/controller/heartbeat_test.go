@@ -45,7 +45,9 @@ func TestRhythmFollowsTheAgents(t *testing.T) {
 	f := newFixture(t)
 	f.tuneOptions = func(o *Options) { o.Heartbeats = 0.1 }
 	f.start()
+	f.c.mu.Lock()
 	f.c.begin = f.c.begin.Add(-time.Hour)
+	f.c.mu.Unlock()
 	if r := f.c.Rhythm(); r.Every != MinHeartbeat {
 		t.Errorf("without agents: %+v", r)
 	}
