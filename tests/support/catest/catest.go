@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package catest makes authorities for tests.
+// Package catest makes authorities for tests, whose keys are sealed in a store in memory as the product seals them.
 package catest
 
 import (
