@@ -51,6 +51,16 @@ func (c *controllers) own(name, more string) *ownHost {
 	return h
 }
 
+// pair is a broker that acts, and one with its key that has not begun.
+func (c *controllers) pair() (first, second *ownHost) {
+	c.t.Helper()
+	first, second = c.own("one", "policy: ''\n"), c.own("two", "policy: ''\n")
+	first.start()
+	c.acts(first.controllerHost)
+	copyFile(c.t, filepath.Join(first.data, "store.key"), filepath.Join(second.data, "store.key"))
+	return first, second
+}
+
 func (h *ownHost) start() {
 	h.c.t.Helper()
 	h.controllerHost = h.c.startWith(h.name, h.data, h.data+".socket", fmt.Sprintf("listen: '%s'\nsnapshot: %s/snapshot\npeers: {listen: '127.0.0.1:0'}\n%s", h.listen, h.data, h.more))
@@ -271,10 +281,7 @@ func TestDeathWithTheDisk(t *testing.T) {
 // What no record needs, as a run's result whose broker no longer acts, comes from it when somebody reads it.
 func TestResultsOfABrokerThatWaits(t *testing.T) {
 	c := newControllers(t)
-	first, second := c.own("one", "policy: ''\n"), c.own("two", "policy: ''\n")
-	first.start()
-	c.acts(first.controllerHost)
-	copyFile(t, filepath.Join(first.data, "store.key"), filepath.Join(second.data, "store.key"))
+	first, second := c.pair()
 	second.start()
 	c.waits(second.controllerHost)
 	result := random(t, 2<<20)
@@ -300,10 +307,7 @@ func TestResultsOfABrokerThatWaits(t *testing.T) {
 // A broker that is killed again and again while it copies has a whole file under a name, or none.
 func TestCopyIsKilled(t *testing.T) {
 	c := newControllers(t)
-	first, second := c.own("one", "policy: ''\n"), c.own("two", "policy: ''\n")
-	first.start()
-	c.acts(first.controllerHost)
-	copyFile(t, filepath.Join(first.data, "store.key"), filepath.Join(second.data, "store.key"))
+	first, second := c.pair()
 	image := random(t, 64<<20)
 	conn := first.dial()
 	name := upload(t, conn, image)
