@@ -16,8 +16,8 @@ import (
 func threeJobs(t *testing.T) (f *fixture, ask func(id uint32) error) {
 	f = newFixture(t)
 	f.slurm.node("n3", "ALLOCATED+POWERING_UP", "")
+	f.tuneOptions = func(o *Options) { o.Switches = 1 }
 	f.start()
-	f.c.line = turns.New(1)
 	ask = func(id uint32) error {
 		r := request(id)
 		r.Nodes = []string{map[uint32]string{7: "n1", 8: "n2", 9: "n3"}[id]}

@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/turns"
 )
 
 // Jobs beyond the quota of concurrent switches wait, are not held, and are switched
 // when another job ends; a job that has its place keeps it.
 func TestSwitchesAtOnce(t *testing.T) {
 	f := newFixture(t)
+	f.tuneOptions = func(o *Options) { o.Switches = 1 }
 	f.start()
-	f.c.line = turns.New(1)
 	f.attach("n1", kb.StockProfile, "", bootOne)
 	f.attach("n2", kb.StockProfile, "", bootTwo)
 	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
