@@ -77,6 +77,8 @@ type Controller struct {
 	begin    time.Time
 	kick     chan struct{} // wakes the passes
 	wakePoll chan struct{} // wakes the poller
+	// featuresSet is when kernels were last to be shown as features, under the lock.
+	featuresSet time.Time
 	// eager is when a slurmd last began to run, under the lock.
 	eager time.Time
 	pace  pace

@@ -192,7 +192,9 @@ func (e *executor) do(ctx context.Context, a plan.Action) {
 	}
 	e.again[key] = time.Now().Add(pause)
 	e.forget()
-	c.pollNow()
+	if a.Kind != plan.SetFeatures { // nothing waits for what is only shown
+		c.pollNow()
+	}
 }
 
 // forget drops what was last done or tried a while ago: another failure of the same action is then a new one.

@@ -79,7 +79,9 @@ func (c *Controller) pass(ctx context.Context) error {
 	}
 	c.tellRunsLocked(out.Runs)
 	for _, action := range slices.Concat(out.Actions, c.damagedLocked(in.Now), c.rebootsLocked(in.Now)) {
-		c.actions.submit(action)
+		if c.actions.submit(action); action.Kind == plan.SetFeatures {
+			c.featuresSet = in.Now
+		}
 	}
 	c.notifyLocked(out)
 	c.notifyRunsLocked(out.Runs)
@@ -165,6 +167,7 @@ func (c *Controller) inputLocked(now time.Time, scope plan.Scope) plan.Input {
 		Nodes: c.records.nodes, Allocations: c.records.allocs,
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
 		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Held: c.held, Queued: c.line.Waiting(time.Now()), Damaged: maps.Clone(c.damaged), PlainBoots: map[string]bool{}, Rules: c.records.ledger.rules, NewToken: newToken,
+		FeaturesSet: c.featuresSet,
 	}
 	in.Slurm.Since, in.Slurm.Start = c.seenSince, c.slurmBoot
 	if c.viewErr != nil {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -13,11 +14,14 @@ import (
 // FeaturePrefix begins each feature that the broker sets. All others are the site's.
 const FeaturePrefix = "kernel="
 
+// featuresEvery is how often slurmctld is told of kernels at most: each command takes its locks, and has many nodes looked at again.
+const featuresEvery = 5 * time.Second
+
 // features has each node's proven kernel shown as its active feature. slurmctld takes no active feature that is not available,
 // so a kernel becomes available first: on all nodes with the same features by one command, since slurmctld splits its
-// configuration of nodes whose available features differ.
+// configuration of nodes whose available features differ. At a wave of jobs nodes are shown together, at intervals.
 func (d *decision) features() {
-	if !d.in.Config.ActiveFeatures {
+	if !d.in.Config.ActiveFeatures || d.in.Now.Sub(d.in.FeaturesSet) < featuresEvery {
 		return
 	}
 	active, missing := map[string][]string{}, map[string][]string{}
@@ -77,6 +81,16 @@ func (d *decision) setFeatures(names []string, a Action) {
 	slices.Sort(names)
 	a.Nodes = names
 	d.act(a)
+}
+
+// unshown reports whether slurmctld is still to show what a node runs.
+func (d *decision) unshown(n *kb.Node) bool {
+	s, known := d.slurmNode(n.Name)
+	if !d.in.Config.ActiveFeatures || !known {
+		return false
+	}
+	_, shown := splitFeatures(s.Features)
+	return strings.Join(shown, ",") != kernelFeature(n)
 }
 
 // kernelFeature names the profile that a node is proven to run; none on stock.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -100,5 +101,33 @@ func TestActiveFeaturesOfOtherNodes(t *testing.T) {
 		"n1: kernel=mitgcm of kernel=mitgcm", "n2: quad,kernel=mitgcm of a2a,quad,kernel=mitgcm"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// Nodes of a wave are shown together: those that change soon after a command wait for their turn, and are looked at again until then.
+func TestActiveFeaturesOfAWave(t *testing.T) {
+	w := newWorld(t)
+	w.config.ActiveFeatures = true
+	names := []string{"n1", "n2", "n3"}
+	for _, name := range names {
+		w.node(name, "IDLE", "")
+		s := w.slurm.Nodes[name]
+		s.Available, s.Features = []string{"kernel=mitgcm"}, nil
+		w.slurm.Nodes[name] = s
+		w.boot(name, kernels[0], "")
+	}
+	w.settle()
+	w.featuresSet = w.now
+	for _, name := range names {
+		w.nodes[name].Running.Ref = mit
+		w.now = w.now.Add(time.Second)
+		out := w.decide()
+		if !out.Awake.Nodes[name] || slices.ContainsFunc(out.Actions, func(a Action) bool { return a.Kind == SetFeatures }) {
+			t.Errorf("%s is shown before its turn, or forgotten: %v", name, out.Actions)
+		}
+	}
+	w.now = w.now.Add(featuresEvery)
+	if got, want := w.featureCommands(), []string{"n1,n2,n3: kernel=mitgcm of kernel=mitgcm"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

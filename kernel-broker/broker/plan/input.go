@@ -150,6 +150,8 @@ type Input struct {
 	Queued map[kb.JobID]bool
 	// PlainBoots are nodes that Slurm boots for a job that asked for that, and for no kernel.
 	PlainBoots map[string]bool
+	// FeaturesSet is when slurmctld was last told of features.
+	FeaturesSet time.Time
 	// Rules on kexec, by name.
 	Rules []kb.HardwareRule
 	// NewToken returns a fresh one-time token.

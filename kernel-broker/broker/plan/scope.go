@@ -111,7 +111,7 @@ func (d *decision) awake() Scope {
 		}
 	}
 	for name, n := range d.nodes {
-		if !d.rests(n) {
+		if !d.rests(n) || d.unshown(n) {
 			s.Nodes[name] = true
 		}
 	}

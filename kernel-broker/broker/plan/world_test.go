@@ -98,6 +98,8 @@ type world struct {
 	unanswered bool
 	// unheard are nodes whose agents say nothing of what they are told.
 	unheard map[string]bool
+	// featuresSet is when slurmctld was last told of features.
+	featuresSet time.Time
 }
 
 func newWorld(t *testing.T) *world {
@@ -115,7 +117,7 @@ func (w *world) input() Input {
 	}
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
-		Catalog: w.catalog, Receipts: w.receipts, Held: w.held, Queued: w.inLine, Damaged: w.damaged, PlainBoots: w.plain, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, Receipts: w.receipts, Held: w.held, Queued: w.inLine, Damaged: w.damaged, PlainBoots: w.plain, FeaturesSet: w.featuresSet, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
 func slurmdHeld(n *kb.Node) bool { return n.Told.Slurmd == kb.SlurmdHeld }
