@@ -121,6 +121,8 @@ type ProfileVersion struct {
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	Retired    *Retirement `json:"retired,omitempty"`
 	Documents  []Document  `json:"documents,omitempty"`
+	// NoBTF: the kernel has no type information, without which collectors see nothing.
+	NoBTF bool `json:"no_btf,omitempty"`
 	// Measured is nil where nothing was measured, and in records from before it.
 	Measured *Measurement `json:"measured,omitempty"`
 	// Envelope is the signature (see package signing); it may be replaced.

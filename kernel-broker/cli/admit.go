@@ -22,6 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 )
@@ -240,19 +241,19 @@ func (a *app) allowed(name string, arguments []string) error {
 	return nil
 }
 
-// honoured refuses arguments that the kernel would ignore, by the configuration
-// inside the image, otherwise by the given one or the one beside it.
-func (a *app) honoured(ctx context.Context, k *api.KernelSpec, image, config string) error {
-	config = cmp.Or(config, filepath.Join(filepath.Dir(image), build.ConfigFile))
+// honoured refuses arguments that the kernel would ignore, by its configuration; nil where nobody has it, beside the image neither.
+func (a *app) honoured(k *api.KernelSpec, config kconfig.Config) error {
 	arguments := slices.Concat(k.GetArguments(), kb.Kernel{SystemCores: k.GetSystemCores()}.ParametersOfNode())
-	known, err := admission.Honours(ctx, image, config, arguments)
-	if err != nil {
-		return fmt.Errorf("kernel %q: %w", refOfSpec(k), err)
+	if config != nil {
+		if err := kb.CheckHonoured(arguments, config.On); err != nil {
+			return fmt.Errorf("kernel %q: %w", refOfSpec(k), err)
+		}
+		return nil
 	}
-	if !known && k.GetSystemCores() > 0 {
+	if k.GetSystemCores() > 0 {
 		// Nobody would see that such a kernel ignores them: it boots, and is proven.
 		return fmt.Errorf("kernel %q: system cores need %s, and the kernel carries no configuration; put the file that it was built with beside the image, as %s: %w",
-			refOfSpec(k), strings.Join(kb.SystemCoresNeed(), ", "), config, kb.ErrFailedPrecondition)
+			refOfSpec(k), strings.Join(kb.SystemCoresNeed(), ", "), build.ConfigFile, kb.ErrFailedPrecondition)
 	}
 	var unchecked []string
 	for _, argument := range arguments {
@@ -260,7 +261,7 @@ func (a *app) honoured(ctx context.Context, k *api.KernelSpec, image, config str
 			unchecked = append(unchecked, fmt.Sprintf("%s (CONFIG_%s)", argument, strings.Join(needs, " or CONFIG_")))
 		}
 	}
-	if !known && len(unchecked) > 0 {
+	if len(unchecked) > 0 {
 		a.say("kernel %s has no configuration: support for %s was not checked", refOfSpec(k), strings.Join(unchecked, ", "))
 	}
 	return nil

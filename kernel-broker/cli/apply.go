@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/rounded"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
@@ -141,9 +144,14 @@ func (a *app) signChecked(ctx context.Context, profile *api.Profile, v *api.Prof
 	if err := a.allowed(refOfSpec(k), k.GetArguments()); err != nil {
 		return err
 	}
-	if err := a.honoured(ctx, k, image, config); err != nil {
+	inside, err := admission.ConfigOf(ctx, image, cmp.Or(config, filepath.Join(filepath.Dir(image), build.ConfigFile)))
+	if err != nil {
+		return fmt.Errorf("kernel %q: %w", refOfSpec(k), err)
+	}
+	if err := a.honoured(k, inside); err != nil {
 		return err
 	}
+	v.NoBtf = inside != nil && !inside.On("DEBUG_INFO_BTF")
 	v.Envelope, err = s.sign(ctx, a, profile, k)
 	return err
 }

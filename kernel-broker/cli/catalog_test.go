@@ -129,6 +129,21 @@ func TestApplyKeepsDefault(t *testing.T) {
 	}
 }
 
+// Whether collectors see anything on a kernel is in its configuration.
+func TestCheckProfiling(t *testing.T) {
+	f := newFixture(t)
+	kernels := t.TempDir()
+	for name, config := range map[string]string{"slim": "", "typed": "CONFIG_DEBUG_INFO_BTF=y\n"} {
+		dir := bootable(t, kernels, name, config)
+		f.must(0, "", "kernel", "register", "--no-boot-test", "--profile", name, "--kernel", filepath.Join(dir, "bzImage"), "--manifest", filepath.Join(dir, "kernel.json"))
+	}
+	f.must(3, `kernel "slim@1" has no type information (BTF), so --kernel-profiling would see nothing`, "profile", "check", "slim", "--profiling")
+	contains(t, "the kernel", f.must(0, "", "kernel", "show", "slim"), "Profiling:", "impossible, it has no type information (BTF)")
+	for _, args := range [][]string{{"slim"}, {"typed", "--profiling"}} {
+		f.must(0, "", append([]string{"profile", "check"}, args...)...)
+	}
+}
+
 func TestRegister(t *testing.T) {
 	f := newFixture(t)
 	_, kernels := invented(t)

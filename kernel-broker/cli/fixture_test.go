@@ -317,10 +317,10 @@ func writeKernel(t *testing.T, kernels, name, content string) string {
 }
 
 // bootable is writeKernel of an image that passes for one.
-func bootable(t *testing.T, kernels, name string) string {
+func bootable(t *testing.T, kernels, name string, config ...string) string {
 	t.Helper()
 	id := strings.Repeat("ab", 20)
-	image, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-" + name, BuildID: id, Config: agentsConfig})
+	image, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-" + name, BuildID: id, Config: agentsConfig + strings.Join(config, "")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -345,6 +345,9 @@ func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 		p.row("System cores:", k.GetSystemCores())
 		p.row("Application cores:", "the other cores of each node")
 	}
+	if v.GetNoBtf() {
+		p.row("Profiling:", "impossible, it has no type information (BTF)")
+	}
 	p.row("Least memory:", fmt.Sprintf("%d MiB", k.GetMinMemoryMib()))
 	p.row("Registered:", clock(v.GetRegisteredAt().AsTime()))
 	p.row("Signed:", signedBy(v))

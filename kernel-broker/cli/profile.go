@@ -21,7 +21,11 @@ import (
 func (a *app) profileCommand() *cobra.Command {
 	list := a.command("list", "List the profiles", cobra.NoArgs, a.profileList)
 	show := a.command("show NAME", "Show a profile and its versions", cobra.ExactArgs(1), a.profileShow)
-	check := a.command("check NAME[@VERSION]", "Check whether a job may request a profile now", cobra.ExactArgs(1), a.profileCheck)
+	profiling := false
+	check := a.command("check NAME[@VERSION]", "Check whether a job may request a profile now", cobra.ExactArgs(1), func(ctx context.Context, args []string) error {
+		return a.profileCheck(ctx, args[0], profiling)
+	})
+	check.Flags().BoolVar(&profiling, "profiling", false, "and whether its kernel can be profiled")
 	return noun("profile", "Profiles that jobs can request", append([]*cobra.Command{list, show, check, a.profileApplyCommand()}, a.lifecycleCommands()...)...)
 }
 
@@ -164,8 +168,8 @@ func coreRows(p *page, versions []*api.ProfileVersion) {
 	}
 }
 
-func (a *app) profileCheck(ctx context.Context, args []string) error {
-	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.CheckProfile, &api.CheckProfileRequest{Profile: args[0]})
+func (a *app) profileCheck(ctx context.Context, name string, profiling bool) error {
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.CheckProfile, &api.CheckProfileRequest{Profile: name, Profiling: profiling})
 	if err != nil {
 		return err
 	}

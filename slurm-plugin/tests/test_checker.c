@@ -15,7 +15,8 @@ static char reason[CHECKER_REASON_SIZE];
 static enum checker_answer run(const char *script)
 {
 	sandbox_program("kernelctl", script);
-	return checker_ask(sandbox_path("kernelctl"), "mitgcm@3", reason);
+	return checker_ask(sandbox_path("kernelctl"), "mitgcm@3", false,
+			   reason);
 }
 
 static double seconds(void)
@@ -44,7 +45,7 @@ static void test_answers(void)
 	is_int(run("not a program"), CHECKER_UNKNOWN, "no program");
 	has_text(reason, "127", "could not be run");
 	sandbox_remove("kernelctl");
-	is_int(checker_ask(sandbox_path("kernelctl"), "x", reason),
+	is_int(checker_ask(sandbox_path("kernelctl"), "x", false, reason),
 	       CHECKER_UNKNOWN, "no file");
 	has_text(reason, "No such file", "why");
 }

@@ -229,6 +229,30 @@ static void test_broker_knows_more(void)
 	has_text(fake_log, "unknown kernel profile \"young\"", "it is refused");
 }
 
+/* Whether a kernel can be profiled is in no snapshot. */
+static void test_kernel_without_types(void)
+{
+	sandbox_program("kernelctl",
+			"#!/bin/sh\n[ \"$4\" = --profiling ] || exit 0\n"
+			"echo \"kernel \\\"$3\\\" has no type information\" "
+			">&2\nexit 3\n");
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_option("mitgcm"), 0, "the profile");
+	is_int(fake_use_profiling("io"), 0, "and a collector");
+	is_int(post_opt(), -1, "do not go together");
+	has_text(fake_log, "kernel \"mitgcm\" has no type information",
+		 "says the broker");
+	is_text(fake_control("KERNEL_PROFILE"), NULL, "nothing is exported");
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_option("stock"), 0, "stock");
+	is_int(fake_use_profiling("io"), 0, "and a collector");
+	is_int(post_opt(), 0, "always go together");
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_option("mitgcm"), 0, "the profile alone");
+	is_int(post_opt(), 0, "is not asked for");
+	exports("mitgcm", NULL);
+}
+
 /* Nothing goes from component to component, nor from a job to another. */
 static void test_not_inherited(void)
 {
@@ -286,7 +310,8 @@ int main(void)
 		      "profile lammps 1 1 available\n"
 		      "end\n");
 	sandbox_program("kernelctl",
-			"#!/bin/sh\necho \"unknown kernel profile \\\"$3\\\"\""
+			"#!/bin/sh\n[ \"$4\" ] && exit\n"
+			"echo \"unknown kernel profile \\\"$3\\\"\""
 			" >&2\nexit 3\n");
 	test_lists();
 	test_register();
@@ -299,6 +324,7 @@ int main(void)
 	test_steps();
 	test_control_fails();
 	test_broker_knows_more();
+	test_kernel_without_types();
 	sandbox_remove("catalog.snapshot");
 	test_broker_knows_more();
 	fake_reset(S_CTX_ERROR);

@@ -180,7 +180,7 @@ func ProfileFromProto(p *api.Profile) kb.Profile {
 func versionToProto(v kb.ProfileVersion) *api.ProfileVersion {
 	out := &api.ProfileVersion{
 		Kernel: KernelToProto(v.Kernel), BootFailures: v.BootFailures,
-		RegisteredAt: TimeToProto(v.RegisteredAt), Envelope: v.Envelope, Measured: MeasurementToProto(v.Measured),
+		RegisteredAt: TimeToProto(v.RegisteredAt), Envelope: v.Envelope, Measured: MeasurementToProto(v.Measured), NoBtf: v.NoBTF,
 	}
 	if v.Quarantine != nil {
 		out.Quarantine = &api.Quarantine{Reason: v.Quarantine.Reason, Since: TimeToProto(v.Quarantine.Since)}
@@ -197,7 +197,7 @@ func versionToProto(v kb.ProfileVersion) *api.ProfileVersion {
 func versionFromProto(v *api.ProfileVersion) kb.ProfileVersion {
 	out := kb.ProfileVersion{
 		Kernel: KernelFromProto(v.GetKernel()), BootFailures: v.GetBootFailures(),
-		RegisteredAt: TimeFromProto(v.GetRegisteredAt()), Envelope: v.GetEnvelope(), Measured: MeasurementFromProto(v.GetMeasured()),
+		RegisteredAt: TimeFromProto(v.GetRegisteredAt()), Envelope: v.GetEnvelope(), Measured: MeasurementFromProto(v.GetMeasured()), NoBTF: v.GetNoBtf(),
 	}
 	if q := v.GetQuarantine(); q != nil {
 		out.Quarantine = &kb.Quarantine{Reason: q.GetReason(), Since: TimeFromProto(q.GetSince())}

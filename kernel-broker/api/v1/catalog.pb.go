@@ -439,7 +439,10 @@ type ProfileVersion struct {
 	// What the factory measured of it, as the registrant states it; absent if
 	// nothing was measured. A version that was registered without may get it
 	// later, with its report; then it stays.
-	Measured      *Measurement `protobuf:"bytes,8,opt,name=measured,proto3" json:"measured,omitempty"`
+	Measured *Measurement `protobuf:"bytes,8,opt,name=measured,proto3" json:"measured,omitempty"`
+	// The kernel has no type information (BTF), without which collectors see
+	// nothing, as the registrant states it.
+	NoBtf         bool `protobuf:"varint,9,opt,name=no_btf,json=noBtf,proto3" json:"no_btf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -528,6 +531,13 @@ func (x *ProfileVersion) GetMeasured() *Measurement {
 		return x.Measured
 	}
 	return nil
+}
+
+func (x *ProfileVersion) GetNoBtf() bool {
+	if x != nil {
+		return x.NoBtf
+	}
+	return false
 }
 
 // Measurement is the verdict on a version with its figures.
@@ -1349,7 +1359,9 @@ func (x *GetProfileResponse) GetProfile() *Profile {
 type CheckProfileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// NAME or NAME@VERSION.
-	Profile       string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// Refuse a kernel on which collectors see nothing.
+	Profiling     bool `protobuf:"varint,2,opt,name=profiling,proto3" json:"profiling,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1389,6 +1401,13 @@ func (x *CheckProfileRequest) GetProfile() string {
 		return x.Profile
 	}
 	return ""
+}
+
+func (x *CheckProfileRequest) GetProfiling() bool {
+	if x != nil {
+		return x.Profiling
+	}
+	return false
 }
 
 type CheckProfileResponse struct {
@@ -2885,7 +2904,7 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\x12!\n" +
 	"\fsystem_cores\x18\r \x01(\rR\vsystemCores\x12%\n" +
 	"\x0emodules_digest\x18\x0e \x01(\tR\rmodulesDigest\x12!\n" +
-	"\fmodules_size\x18\x0f \x01(\x04R\vmodulesSize\"\xae\x03\n" +
+	"\fmodules_size\x18\x0f \x01(\x04R\vmodulesSize\"\xc5\x03\n" +
 	"\x0eProfileVersion\x123\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x1b.kernelbroker.v1.KernelSpecR\x06kernel\x12;\n" +
 	"\n" +
@@ -2896,7 +2915,8 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\tdocuments\x18\x05 \x03(\v2\x19.kernelbroker.v1.DocumentR\tdocuments\x125\n" +
 	"\aretired\x18\x06 \x01(\v2\x1b.kernelbroker.v1.RetirementR\aretired\x12\x1a\n" +
 	"\benvelope\x18\a \x01(\fR\benvelope\x128\n" +
-	"\bmeasured\x18\b \x01(\v2\x1c.kernelbroker.v1.MeasurementR\bmeasured\"\xb5\x02\n" +
+	"\bmeasured\x18\b \x01(\v2\x1c.kernelbroker.v1.MeasurementR\bmeasured\x12\x15\n" +
+	"\x06no_btf\x18\t \x01(\bR\x05noBtf\"\xb5\x02\n" +
 	"\vMeasurement\x122\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x18.kernelbroker.v1.OutcomeR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
@@ -2957,9 +2977,10 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\x11GetProfileRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"H\n" +
 	"\x12GetProfileResponse\x122\n" +
-	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\"/\n" +
+	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\"M\n" +
 	"\x13CheckProfileRequest\x12\x18\n" +
-	"\aprofile\x18\x01 \x01(\tR\aprofile\"^\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x1c\n" +
+	"\tprofiling\x18\x02 \x01(\bR\tprofiling\"^\n" +
 	"\x14CheckProfileResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\rR\aversion\x12\x18\n" +

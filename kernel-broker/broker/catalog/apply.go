@@ -41,7 +41,7 @@ func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profil
 func strip(profile kb.Profile) kb.Profile {
 	versions := make([]kb.ProfileVersion, len(profile.Versions))
 	for i, v := range profile.Versions {
-		versions[i] = kb.ProfileVersion{Kernel: normalise(v.Kernel), Documents: v.Documents, Envelope: v.Envelope}
+		versions[i] = kb.ProfileVersion{Kernel: normalise(v.Kernel), Documents: v.Documents, Envelope: v.Envelope, NoBTF: v.NoBTF}
 		if v.Measured != nil {
 			measured := *v.Measured
 			measured.Reason = kb.OneLine(measured.Reason)

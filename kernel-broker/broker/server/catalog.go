@@ -67,6 +67,10 @@ func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRe
 	if err != nil {
 		return nil, err
 	}
+	if r.GetProfiling() && v.NoBTF {
+		return nil, fmt.Errorf("kernel %q has no type information (BTF), so --kernel-profiling would see nothing on it; profile without --kernel-profile, or on a kernel whose recipe has the fragment profiling: %w",
+			v.Kernel.Ref(), kb.ErrFailedPrecondition)
+	}
 	caller := CallerOf(ctx)
 	d, err := s.authorizer.Authorize(ctx, caller.subject(), authz.Use, ref.Profile, nil)
 	return &api.CheckProfileResponse{Name: v.Kernel.Profile, Version: v.Kernel.Version, Proviso: d.Proviso}, err

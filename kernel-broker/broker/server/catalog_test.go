@@ -89,6 +89,18 @@ func TestCatalogRefusals(t *testing.T) {
 	want(t, "unknown", err, codes.NotFound, `unknown kernel profile "mitgmc"; did you mean "mitgcm"?`)
 	_, err = client.CheckProfile(ctx, &api.CheckProfileRequest{Profile: "mitgcm@0"})
 	want(t, "bad version", err, codes.InvalidArgument, `version "0"`)
+	plain := apiProfile("lammps", digestOf(nil), 0)
+	plain.Versions[0].NoBtf = true
+	if _, err := client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "6", Profile: plain}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CheckProfile(ctx, &api.CheckProfileRequest{Profile: "lammps", Profiling: true})
+	want(t, "no types", err, codes.FailedPrecondition, `kernel "lammps@1" has no type information (BTF)`)
+	for _, r := range []*api.CheckProfileRequest{{Profile: "lammps"}, {Profile: "mitgcm", Profiling: true}} {
+		if _, err := client.CheckProfile(ctx, r); err != nil {
+			t.Errorf("%v: %v", r, err)
+		}
+	}
 	_, err = client.GetProfile(ctx, &api.GetProfileRequest{Name: "a b"})
 	want(t, "bad name", err, codes.InvalidArgument, `"a b"`)
 	_, err = client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "2"})

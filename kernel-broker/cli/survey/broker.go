@@ -320,16 +320,16 @@ func (s *surveyor) ignoredBy(ctx context.Context, k kb.Kernel, arguments []strin
 	if err := errors.Join(s.Fetch(ctx, k.ImageDigest, k.ImageSize, file), file.Close()); err != nil {
 		return unknown(err)
 	}
-	known, err := admission.Honours(ctx, image, filepath.Join(dir, "none"), arguments)
+	config, err := admission.ConfigOf(ctx, image, filepath.Join(dir, "none"))
 	switch {
-	case known && err != nil:
-		text := strings.TrimPrefix(err.Error(), fmt.Sprintf("image %q: ", image))
-		text, _, _ = strings.Cut(text, " (a recipe's")
-		return doctor.Known(strings.ReplaceAll(text, "\n", "; "))
 	case err != nil:
 		return unknown(err)
-	case !known:
+	case config == nil:
 		return unknown(errors.New("it carries no configuration (CONFIG_IKCONFIG)"))
+	}
+	if err := kb.CheckHonoured(arguments, config.On); err != nil {
+		text, _, _ := strings.Cut(err.Error(), " (a recipe's")
+		return doctor.Known(strings.ReplaceAll(text, "\n", "; "))
 	}
 	return doctor.Known("")
 }

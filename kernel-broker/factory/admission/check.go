@@ -116,34 +116,22 @@ func checkConfigs(kernel []byte, s Subject, release string) (from string, err er
 	return "inside", errors.Join(sameConfig(said, inside), check(inside))
 }
 
-// Honours refuses arguments that an image would ignore, by the configuration
-// inside it or, where it carries none, in the file at path. known is false where
-// neither can be had, or no argument needs any: nothing was checked then.
-func Honours(ctx context.Context, image, path string, arguments []string) (known bool, err error) {
-	if !slices.ContainsFunc(arguments, func(a string) bool { return kb.HonouredBy(a) != nil }) {
-		return false, nil
-	}
+// ConfigOf is the configuration inside an image or, where it carries none, in the file at path; nil where neither can be had.
+func ConfigOf(ctx context.Context, image, path string) (kconfig.Config, error) {
 	data, err := os.ReadFile(image)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	var config kconfig.Config
 	if _, kernel, err := build.OpenImage(ctx, data); err == nil {
-		if config, err = EmbeddedConfig(kernel); err != nil {
-			return false, fmt.Errorf("image %q: %w", image, err)
+		if inside, err := EmbeddedConfig(kernel); err != nil || inside != nil {
+			return inside, err
 		}
 	}
-	if config == nil {
-		if config, err = kconfig.ReadConfig(path); errors.Is(err, fs.ErrNotExist) {
-			return false, nil
-		} else if err != nil {
-			return false, err
-		}
+	config, err := kconfig.ReadConfig(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	if err := kb.CheckHonoured(arguments, config.On); err != nil {
-		return true, fmt.Errorf("image %q: %w", image, err)
-	}
-	return true, nil
+	return config, err
 }
 
 // Places in the setup header, from the x86 boot protocol.

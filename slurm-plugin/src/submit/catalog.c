@@ -45,14 +45,15 @@ static void make_hint(const struct snapshot *snapshot, const char *name,
 }
 
 static int ask_broker(const struct settings *settings,
-		      const struct snapshot *snapshot, const struct ref *ref)
+		      const struct snapshot *snapshot, const struct ref *ref,
+		      bool profiled)
 {
 	char text[REF_TEXT_SIZE];
 	char reason[CHECKER_REASON_SIZE];
 	char hint[HINT_SIZE];
 
 	ref_format(ref, text);
-	switch (checker_ask(settings->kernelctl, text, reason)) {
+	switch (checker_ask(settings->kernelctl, text, profiled, reason)) {
 	case CHECKER_ACCEPTED:
 		return 0;
 	case CHECKER_UNKNOWN:
@@ -91,13 +92,21 @@ int catalog_check(const struct settings *settings, const struct ref *ref)
 	if (rc) {
 		slurm_debug("kernel_profile: no catalog snapshot in %s: %s",
 			    settings->snapshot, strerror(rc));
-		return ask_broker(settings, NULL, ref);
+		return ask_broker(settings, NULL, ref, false);
 	}
 	entry = snapshot_find(&snapshot, ref->name);
 	if (entry && snapshot_offers(entry, ref))
 		rc = 0;
 	else
-		rc = ask_broker(settings, &snapshot, ref);
+		rc = ask_broker(settings, &snapshot, ref, false);
 	snapshot_free(&snapshot);
 	return rc;
+}
+
+int catalog_check_profiled(const struct settings *settings,
+			   const struct ref *ref)
+{
+	if (ref_is_stock(ref))
+		return 0;
+	return ask_broker(settings, NULL, ref, true);
 }

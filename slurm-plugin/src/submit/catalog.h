@@ -14,4 +14,8 @@
 /* Returns 0, or -1 after telling the user why not. */
 int catalog_check(const struct settings *settings, const struct ref *ref);
 
+/* The same for a profile whose kernel is to be profiled: only the broker knows. */
+int catalog_check_profiled(const struct settings *settings,
+			   const struct ref *ref);
+
 #endif

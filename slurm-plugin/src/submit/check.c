@@ -75,6 +75,11 @@ int check_ref(const struct ref *ref)
 	return catalog_check(&settings, ref);
 }
 
+int check_profiled(const struct ref *ref)
+{
+	return check_is_step() ? 0 : catalog_check_profiled(&settings, ref);
+}
+
 bool check_waits(const struct ref *ref)
 {
 	struct ref twin = *ref;

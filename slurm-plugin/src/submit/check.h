@@ -17,6 +17,9 @@ void check_begin(const struct settings *settings);
 /* Returns 0, or -1 after telling the user why the kernel is refused. */
 int check_ref(const struct ref *ref);
 
+/* The same for a kernel on which a new job is to be profiled. */
+int check_profiled(const struct ref *ref);
+
 /*
  * Whether the check has to wait for the component's other options: the
  * collector pgo boots another kernel, and the profile may have none of its own

@@ -48,10 +48,16 @@ static void close_the_rest(void)
 		close(fd);
 }
 
-static void run_child(int error, const char *program, const char *ref)
+static void run_child(int error, const char *program, const char *ref,
+		      bool profiled)
 {
 	static char profile[] = "profile", check[] = "check";
-	char *const argv[] = { (char *)program, profile, check, (char *)ref,
+	static char profiling[] = "--profiling";
+	char *const argv[] = { (char *)program,
+			       profile,
+			       check,
+			       (char *)ref,
+			       profiled ? profiling : NULL,
 			       NULL };
 	struct sigaction dfl = { .sa_handler = SIG_DFL };
 	sigset_t none;
@@ -72,7 +78,8 @@ static void run_child(int error, const char *program, const char *ref)
 	_exit(127);
 }
 
-static bool start(struct run *run, const char *program, const char *ref)
+static bool start(struct run *run, const char *program, const char *ref,
+		  bool profiled)
 {
 	int fds[2];
 
@@ -83,7 +90,7 @@ static bool start(struct run *run, const char *program, const char *ref)
 	}
 	run->pid = fork();
 	if (run->pid == 0)
-		run_child(fds[1], program, ref);
+		run_child(fds[1], program, ref, profiled);
 	close(fds[1]);
 	if (run->pid < 0) {
 		snprintf(run->text, CHECKER_REASON_SIZE, "fork: %s",
@@ -197,6 +204,7 @@ static enum checker_answer judge(int status, char *reason)
 }
 
 enum checker_answer checker_ask(const char *program, const char *ref,
+				bool profiled,
 				char reason[CHECKER_REASON_SIZE])
 {
 	struct run run = { .text = reason };
@@ -204,7 +212,7 @@ enum checker_answer checker_ask(const char *program, const char *ref,
 	bool ended;
 
 	memset(reason, 0, CHECKER_REASON_SIZE);
-	if (!start(&run, program, ref))
+	if (!start(&run, program, ref, profiled))
 		return CHECKER_UNKNOWN;
 	ended = wait_for_end(&run, &status);
 	if (!ended) {

@@ -8,6 +8,8 @@
 #ifndef KERNEL_PROFILE_CHECKER_H
 #define KERNEL_PROFILE_CHECKER_H
 
+#include <stdbool.h>
+
 #define CHECKER_TIMEOUT_MS 2000
 #define CHECKER_REASON_SIZE 512
 
@@ -18,10 +20,13 @@ enum checker_answer {
 };
 
 /*
+ * Asks whether a job may have the profile, and if "profiled" whether collectors
+ * see anything on its kernel.
  * Runs the program without a shell, with nothing but its standard files open,
  * for CHECKER_TIMEOUT_MS at most. The reason is one printable line.
  */
 enum checker_answer checker_ask(const char *program, const char *ref,
+				bool profiled,
 				char reason[CHECKER_REASON_SIZE]);
 
 #endif

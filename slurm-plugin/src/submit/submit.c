@@ -127,6 +127,8 @@ static int export_job(spank_t sp, const struct option_state *option)
 	} else if (ref && (!option->given || option->unchecked) &&
 		   check_ref(ref)) {
 		return -1;
+	} else if (ref && profiling_wanted() && check_profiled(ref)) {
+		return -1;
 	}
 	forget_outer_job();
 	rc = profiling_export(sp, profiling_wanted());
