@@ -401,6 +401,7 @@ install-client:
 	install -D -m 0644 build/completions/zsh $(DESTDIR)$(prefix)/share/zsh/vendor-completions/_kernelctl
 	install -D -m 0644 build/completions/fish $(DESTDIR)$(prefix)/share/fish/vendor_completions.d/kernelctl.fish
 	install -D -m 0644 -t $(DESTDIR)$(mandir)/man1 build/man/*.1
+	install -D -m 0644 -t $(DESTDIR)$(unitdir) packaging/systemd/kernel-broker-client.service packaging/systemd/kernel-broker-client.timer
 
 install-factory:
 	install -D -m 0755 -t $(DESTDIR)$(bindir) build/bin/kernel-factory

@@ -129,7 +129,7 @@ func (a *app) rotatePreview(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	a.say("would replace the key of cluster %s with the fingerprint %s; login nodes need ca.pem again before tls.lifetime is over",
+	a.say("would replace the key of cluster %s with the fingerprint %s; login nodes without kernel-broker-client.timer need ca.pem again before tls.lifetime is over",
 		response.GetCluster(), response.GetFingerprint())
 	return nil
 }

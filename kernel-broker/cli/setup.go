@@ -17,7 +17,12 @@ func (a *app) setupCommand() *cobra.Command {
 	slurm := a.command("slurm", "Print the lines that Slurm's files on this host lack; changes nothing", cobra.NoArgs,
 		func(ctx context.Context, _ []string) error { return a.setupSlurm(ctx, conf) })
 	slurm.Flags().StringVar(&conf, "slurm-conf", "", "the `file` slurm.conf (default: slurm_conf of client.yaml, else /etc/slurm/slurm.conf)")
-	return noun("setup", "What a site's own files need for Kernel Broker", slurm)
+	fingerprint, snapshot := "", ""
+	login := a.command("client", "Write the files that a login node needs, or bring them up to date", cobra.NoArgs,
+		func(ctx context.Context, _ []string) error { return a.setupClient(ctx, fingerprint, snapshot) })
+	login.Flags().StringVar(&fingerprint, "fingerprint", "", "the broker's authority, as kernelctl authority show prints it on the broker's host; the first time")
+	login.Flags().StringVar(&snapshot, "snapshot", survey.DefaultSnapshot, "the plugin's `file` of profiles")
+	return noun("setup", "What a site's own files need for Kernel Broker", slurm, login)
 }
 
 // lacking is what Slurm's files lack.

@@ -86,7 +86,7 @@ func brokerAnswers(e *examination) {
 var refusals = []struct{ says, remedy string }{
 	{"not a broker of cluster", clusterRemedy},
 	{"this is the broker of", clusterRemedy},
-	{"certificate signed by unknown authority", "copy the broker's /var/lib/kernel-broker/ca.pem to the file that ca of client.yaml names (kernelctl authority show prints it)"},
+	{"certificate signed by unknown authority", "kernelctl setup client --fingerprint, with what kernelctl authority show prints on the broker's host"},
 }
 
 const clusterRemedy = "set cluster of client.yaml to cluster of the broker's broker.yaml, or point broker of client.yaml to this cluster's broker"
@@ -262,7 +262,7 @@ func brokerCertificate(e *examination) {
 	}
 	newest := slices.MaxFunc(authorities, func(a, b Certificate) int { return a.Until.Compare(b.Until) })
 	if e.late(newest) {
-		e.warn("authority", "the newest authority ends on "+day(newest.Until), "kernelctl authority rotate, then copy ca.pem to the login nodes")
+		e.warn("authority", "the newest authority ends on "+day(newest.Until), "kernelctl authority rotate; login nodes without kernel-broker-client.timer need kernelctl setup client then")
 	}
 }
 

@@ -312,7 +312,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"used by another", used.Text(), "was used for another key"},
 		{"for another node", b.token("n2").Text(), `for node \"n2\"`},
-		{"of another broker", other.token("n1").Text(), "not the broker that issued the token"},
+		{"of another broker", other.token("n1").Text(), "not the broker with that fingerprint"},
 		{"damaged", "n1.x", "NODE.SECRET.FINGERPRINT"},
 		{"empty", "", "token in"},
 	} {

@@ -16,7 +16,7 @@ func TestBadTokenDoesNotBlockRenewal(t *testing.T) {
 	for name, c := range map[string]struct{ text, words string }{
 		"put there again":   {"", "was used for another key"},
 		"of another node":   {b.token("n2").Text(), `for node \"n2\"`},
-		"of another broker": {other.token("n1").Text(), "not the broker that issued the token"},
+		"of another broker": {other.token("n1").Text(), "not the broker with that fingerprint"},
 		"no token":          {"rubbish", "NODE.SECRET.FINGERPRINT"},
 	} {
 		n := newNode(t, b, t.TempDir())

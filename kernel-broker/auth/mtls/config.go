@@ -104,7 +104,7 @@ func clusterOf(own Source, cluster string) (string, error) {
 	return name.Cluster, err
 }
 
-// PinnedConfig is for a node that has nothing but a token yet: the broker must
+// PinnedConfig is for a host that has a token or a fingerprint, and no certificate: the broker must
 // show a chain to the authority with that fingerprint.
 func PinnedConfig(fingerprint string) *tls.Config {
 	none := func() (*tls.Certificate, error) { return nil, nil }
@@ -114,7 +114,7 @@ func PinnedConfig(fingerprint string) *tls.Config {
 				return verifyBroker(fixed{c}, presented, "")
 			}
 		}
-		return fmt.Errorf("the server is not the broker that issued the token: none of its %d certificates has the token's fingerprint: %w",
+		return fmt.Errorf("the server is not the broker with that fingerprint: none of its %d certificates has it: %w",
 			len(presented), kb.ErrUnauthenticated)
 	})
 }

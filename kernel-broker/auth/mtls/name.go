@@ -173,7 +173,7 @@ func ParseToken(text string) (Token, error) {
 	if err := ValidateSecret(secret); err != nil {
 		return Token{}, err
 	}
-	if !encodes(fingerprint, sha256.Size) {
+	if !IsFingerprint(fingerprint) {
 		return Token{}, fmt.Errorf("token does not end with the fingerprint of an authority: %w", kb.ErrInvalid)
 	}
 	return Token{Node: node, Secret: secret, Fingerprint: fingerprint}, nil
@@ -201,6 +201,9 @@ func cutLast(text string) (before, after string, ok bool) {
 	}
 	return text[:i], text[i+1:], true
 }
+
+// IsFingerprint reports whether a text may be one.
+func IsFingerprint(text string) bool { return encodes(text, sha256.Size) }
 
 // Fingerprint of an authority is that of its key, so that it stays the same when
 // the same key gets another certificate.

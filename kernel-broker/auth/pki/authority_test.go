@@ -200,7 +200,7 @@ func TestHandshakes(t *testing.T) {
 		{name: "a node", client: mtls.ClientConfig(good, "lab"), who: "kernel-broker://lab/node/n1"},
 		{name: "anybody", client: mtls.ClientConfig(&source{authorities: good.authorities}, "")},
 		{name: "with the token's fingerprint", client: mtls.PinnedConfig(s.authority.Fingerprint())},
-		{name: "with another's fingerprint", client: mtls.PinnedConfig(other.authority.Fingerprint()), saying: "not the broker that issued the token"},
+		{name: "with another's fingerprint", client: mtls.PinnedConfig(other.authority.Fingerprint()), saying: "not the broker with that fingerprint"},
 		{name: "another authority's node", client: mtls.ClientConfig(foreign, "lab"), server: "unknown authority"},
 		{name: "a node that trusts another authority", client: mtls.ClientConfig(other.enrol("n1"), "lab"), saying: "unknown authority"},
 		{name: "a node of another cluster", client: mtls.ClientConfig(good, "prod"), saying: `not a broker of cluster "prod"`},

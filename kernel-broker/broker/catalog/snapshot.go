@@ -85,6 +85,25 @@ func (s Snapshot) body() string {
 	return text.String()
 }
 
+// CheckSnapshot refuses what is no whole snapshot.
+func CheckSnapshot(text string) error {
+	if !strings.HasPrefix(text, snapshotHeader+"\n") || !strings.HasSuffix(text, "\n"+snapshotEnd+"\n") {
+		return fmt.Errorf("what it sent is no snapshot of a catalog: %w", kb.ErrInvalid)
+	}
+	return nil
+}
+
+// SnapshotBody is a snapshot's text without the line of its time.
+func SnapshotBody(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "generated ") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
 // publishPause is how soon a snapshot that could not be written is tried again.
 const publishPause = 2 * time.Second
 

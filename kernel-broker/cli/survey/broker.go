@@ -28,6 +28,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/doctor"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/anybroker"
@@ -355,23 +356,12 @@ func (s *surveyor) snapshot(ctx context.Context, path string) {
 	if err == nil {
 		var r *api.GetSnapshotResponse
 		r, err = ask(ctx, conn, api.NewCatalogServiceClient, api.CatalogServiceClient.GetSnapshot, &api.GetSnapshotRequest{})
-		f.Stale = body(r.GetSnapshot()) != body(string(text))
+		f.Stale = catalog.SnapshotBody(r.GetSnapshot()) != catalog.SnapshotBody(string(text))
 	}
 	s.site.Snapshot = doctor.Known(f)
 	if err != nil {
 		s.site.Snapshot = doctor.Unknown[doctor.Snapshot](said(err))
 	}
-}
-
-// body of a snapshot without the line of its time.
-func body(text string) string {
-	var kept strings.Builder
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "generated ") {
-			kept.WriteString(line)
-		}
-	}
-	return kept.String()
 }
 
 // port connects to the broker's port for agents as a node would, without a certificate of its own.

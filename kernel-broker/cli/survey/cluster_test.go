@@ -50,7 +50,7 @@ func TestWrongCluster(t *testing.T) {
 		remedies    map[string]string
 	}{
 		"another cluster":     {labs, "test", map[string]string{"broker-answers": "set cluster of client.yaml", "cluster": "set the same cluster in broker.yaml and in client.yaml"}},
-		"another's authority": {others, "lab", map[string]string{"broker-answers": "copy the broker's /var/lib/kernel-broker/ca.pem"}},
+		"another's authority": {others, "lab", map[string]string{"broker-answers": "kernelctl setup client --fingerprint"}},
 	} {
 		s := &surveyor{site: &doctor.Site{}, Options: Options{Config: write(t, dir+"/client.yaml", "broker: "+address+"\nca: "+c.ca+"\ncluster: "+c.cluster+"\n", 0o644)}}
 		s.Dial = func(*client.Config) (*grpc.ClientConn, string, error) {

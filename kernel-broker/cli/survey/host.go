@@ -168,8 +168,8 @@ func (s *surveyor) counters() doctor.Fact[string] {
 	return doctor.Known("")
 }
 
-// defaultSnapshot is the plugin's default.
-const defaultSnapshot = "/var/lib/kernel-broker/catalog.snapshot"
+// DefaultSnapshot is the plugin's default.
+const DefaultSnapshot = "/var/lib/kernel-broker/catalog.snapshot"
 
 // plugin looks at plugstack.conf, and from there at the plugin and its snapshot.
 func (s *surveyor) plugin(ctx context.Context) {
@@ -193,7 +193,7 @@ func (s *surveyor) plugin(ctx context.Context) {
 		return
 	}
 	s.site.Plugin = doctor.Known(s.pluginFile(ctx, p.Lines[i].Path))
-	s.snapshot(ctx, cmp.Or(p.Lines[i].Argument("snapshot"), defaultSnapshot))
+	s.snapshot(ctx, cmp.Or(p.Lines[i].Argument("snapshot"), DefaultSnapshot))
 }
 
 // maxIncludes is how deep files may include each other.

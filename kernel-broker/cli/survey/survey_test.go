@@ -258,12 +258,6 @@ func TestNodeSettings(t *testing.T) {
 	}
 }
 
-func TestBody(t *testing.T) {
-	if a, b := body("kernel-broker-snapshot 1\ngenerated 1\nend\n"), body("kernel-broker-snapshot 1\ngenerated 2\nend\n"); a != b || !strings.Contains(a, "end") {
-		t.Errorf("%q, %q", a, b)
-	}
-}
-
 // On a host without anything, every fact is unknown with a reason, or a finding.
 func TestCollectOnAnEmptyHost(t *testing.T) {
 	dir := t.TempDir()
