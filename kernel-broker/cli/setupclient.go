@@ -77,9 +77,9 @@ func (a *app) setupClient(ctx context.Context, fingerprint, snapshotFile string)
 	}
 	if address != config.Broker {
 		text = setKey(text, "broker", address)
-	}
-	if config.Trust.Cluster == "" {
-		text = setKey(text, "cluster", authority.GetCluster())
+		if config.Trust.Cluster == "" {
+			text = setKey(text, "cluster", authority.GetCluster())
+		}
 	}
 	if err := a.bring(a.config, text); err != nil {
 		return err
