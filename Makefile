@@ -216,9 +216,10 @@ slurms = status=0; for version in $(SLURM); do \
 		.ci/on-slurm $$version $$result $(2) || status=1; \
 	done; exit $$status
 
-# The model takes its actions by chance and time, a federation and Jobstats need slurmdbd, and two brokers two minutes:
+# The model takes its actions by chance and time, a federation and Jobstats need slurmdbd, two brokers take two minutes, and
+# upgrades need an earlier commit:
 # test-long.
-EMULATED_SKIP ?= ^Test(Model|Federation|Jobstats|BrokersTakeTurns)$$
+EMULATED_SKIP ?= ^Test(Model|Federation|Jobstats|BrokersTakeTurns|UpgradeThe.*)$$
 
 .PHONY: test-emulated
 test-emulated: build-go build-c $(GOTESTSUM) | $(RESULTS) ## Slurm's side on emulated clusters, in seconds each (SLURM="22.05 24.11 26.05" for all versions)
