@@ -116,6 +116,12 @@ func (d Daemon) Signal(ctx context.Context, sig syscall.Signal) error {
 	return err
 }
 
+// PID returns the daemon's process as the front-end knows it.
+func (d Daemon) PID(ctx context.Context) (string, error) {
+	out, err := d.lab.must(ctx, d.lab.root(), "cat", d.pidFile)
+	return strings.TrimSpace(out), err
+}
+
 // signal returns the pid that received the signal.
 func (d Daemon) signal(ctx context.Context, sig syscall.Signal) (string, error) {
 	script := `read -r pid <"$0" && kill -"$1" "$pid" && echo "$pid"`

@@ -43,8 +43,18 @@ func (l *Lab) startBroker(ctx context.Context) error {
 			return err
 		}
 	}
+	if l.state.Options.TwoBrokers {
+		if err := l.startMembers(ctx); err != nil {
+			return err
+		}
+	}
 	if err := l.Broker().Start(ctx); err != nil {
 		return err
+	}
+	if l.state.Options.TwoBrokers {
+		if err := l.Standby().Start(ctx); err != nil {
+			return err
+		}
 	}
 	// Meanwhile the agents start and wait for their tokens.
 	if err := l.enrolNodes(ctx); err != nil {

@@ -44,6 +44,8 @@ type Options struct {
 	WithoutProduct bool `json:"without_product"`
 	// ExternalEtcd runs an etcd beside the broker instead of inside it.
 	ExternalEtcd bool `json:"external_etcd,omitempty"`
+	// TwoBrokers runs an etcd of three members and, beside the broker, one that waits, with a data folder of its own.
+	TwoBrokers bool `json:"two_brokers,omitempty"`
 	// WithoutTLS disables authentication between nodes and broker.
 	WithoutTLS bool `json:"without_tls,omitempty"`
 	// WithoutCatalog leaves the broker's catalog empty.

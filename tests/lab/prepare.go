@@ -118,6 +118,9 @@ func (l *Lab) WriteProductConfig() error {
 		"share/conf/kernel-broker/broker.yaml": brokerConfig(o, l.state.Mode),
 		"share/conf/kernel-broker/client.yaml": clientConfig(o),
 	}
+	if o.TwoBrokers {
+		files["share/conf/kernel-broker/standby.yaml"] = standbyConfig(o, l.state.Mode)
+	}
 	for i := 1; i <= o.Nodes; i++ {
 		at := filepath.Join("nodes", nodeName(i), "share/etc/kernel-broker")
 		files[filepath.Join(at, "agent.yaml")] = agentConfig(o, i)

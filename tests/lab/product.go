@@ -89,7 +89,7 @@ func brokerConfig(o Options, m Mode) map[string]any {
 	if o.ExternalEtcd {
 		etcd["endpoints"] = []string{etcdEndpoint}
 	}
-	return MergeConfig(MergeConfig(map[string]any{
+	return MergeConfig(MergeConfig(MergeConfig(map[string]any{
 		"etcd":    etcd,
 		"cluster": "lab",
 		"socket":  brokerSocket,
@@ -97,21 +97,30 @@ func brokerConfig(o Options, m Mode) map[string]any {
 		"slurm":   map[string]any{"user": service(m, "slurm")},
 		// The lab's replacement of a management controller.
 		"reset_command": []string{"/usr/local/bin/kblab", "bmc", "reset", "{node}"},
-	}, tlsConfig(o)), o.Broker)
+	}, tlsConfig(o)), firstOfTwo(o)), o.Broker)
 }
 
 func clientConfig(o Options) map[string]any {
+	broker := "unix://" + brokerSocket
+	if o.TwoBrokers {
+		broker += fmt.Sprintf(",%s:%d", frontAddress, standbyPort)
+	}
 	return MergeConfig(map[string]any{
-		"broker":   "unix://" + brokerSocket,
+		"broker":   broker,
+		"cluster":  "lab",
 		"ca":       "/var/lib/kernel-broker/ca.pem",
 		"log_file": "/var/log/kernel-broker/hook.log",
 	}, o.Client)
 }
 
 func agentConfig(o Options, i int) map[string]any {
+	broker := fmt.Sprintf("%s:%d", frontAddress, brokerPort)
+	if o.TwoBrokers {
+		broker += fmt.Sprintf(",%s:%d", frontAddress, standbyPort)
+	}
 	return MergeConfig(MergeConfig(map[string]any{
 		"node":   nodeName(i),
-		"broker": fmt.Sprintf("%s:%d", frontAddress, brokerPort),
+		"broker": broker,
 		"cache":  map[string]any{"max_bytes": 256 << 20},
 	}, tlsConfig(o)), o.Agent)
 }
