@@ -174,7 +174,7 @@ var faults = map[string]fault{
 	"a credential for another cluster": {func(s *Site) {
 		s.Broker.Value.Error = `credential says "test", this is the broker of "lab" (cluster in client.yaml and broker.yaml)`
 	}, "broker-answers", "unix:///run/b.sock", Error, "credential says", "set cluster of client.yaml"},
-	"another cluster's authority": {func(s *Site) { s.Broker.Value.Error = "x509: certificate signed by unknown authority" }, "broker-answers", "unix:///run/b.sock", Error, "unknown authority", "ca.pem"},
+	"another cluster's authority": {func(s *Site) { s.Broker.Value.Error = "x509: certificate signed by unknown authority" }, "broker-answers", "unix:///run/b.sock", Error, "unknown authority", "kernelctl setup client --fingerprint"},
 	"broker.yaml was edited": {func(s *Site) {
 		s.Health.Value.Ill = map[string]string{"configuration": "/etc/kernel-broker/broker.yaml was edited and is not in force"}
 	}, "broker-health", "configuration", Error, "edited and is not in force", "systemctl restart kernel-broker"},
