@@ -101,7 +101,7 @@ func (a *app) bring(path string, content []byte) error {
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, content) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // users read what is in it
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	if err := atomicfile.Write(path, content, 0o644); err != nil {

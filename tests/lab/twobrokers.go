@@ -39,7 +39,7 @@ func firstOfTwo(o Options) map[string]any {
 		"etcd":           map[string]any{"endpoints": etcdEndpoints(0)},
 		"peers":          map[string]any{"listen": frontAddress + ":7442", "address": frontAddress + ":7442"},
 		"slurm":          map[string]any{"controllers": []string{frontAddress}},
-		"store_key_file": "/var/lib/kernel-broker/store.key",
+		"store_key_file": "/var/lib/kernel-broker/store.key", "policy": "",
 	}
 }
 

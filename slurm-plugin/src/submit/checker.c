@@ -204,8 +204,7 @@ static enum checker_answer judge(int status, char *reason)
 }
 
 enum checker_answer checker_ask(const char *program, const char *ref,
-				bool profiled,
-				char reason[CHECKER_REASON_SIZE])
+				bool profiled, char reason[CHECKER_REASON_SIZE])
 {
 	struct run run = { .text = reason };
 	int status = 0;
