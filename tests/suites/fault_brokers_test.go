@@ -105,10 +105,10 @@ func (f *faults) bootIDs() map[string]string {
 	return ids
 }
 
-// boots counts the kernels that a node began to boot for the job and for its return.
+// boots counts the boots of a node for the job and for its return.
 func (j brokerJob) boots(node string) (n int) {
 	for _, e := range j.Timeline {
-		if e.Node == node && e.Event == "booting" {
+		if e.Node == node && e.Event == "booted" {
 			n++
 		}
 	}
