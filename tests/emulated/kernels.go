@@ -53,8 +53,8 @@ func (c *Cluster) WriteKernel(k Kernel) error {
 	if err := write(dir+"/bzImage", k.image(), 0o644); err != nil {
 		return err
 	}
-	// What it would have to be built with, for profiles with system cores.
-	if err := write(dir+"/config", "CONFIG_CPU_ISOLATION=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\nCONFIG_SMP=y\n", 0o644); err != nil {
+	// What it would have to be built with, for profiles with system cores and for collectors.
+	if err := write(dir+"/config", "CONFIG_CPU_ISOLATION=y\nCONFIG_DEBUG_INFO_BTF=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\nCONFIG_SMP=y\n", 0o644); err != nil {
 		return err
 	}
 	return write(dir+"/kernel.json", string(manifest), 0o644)
