@@ -101,26 +101,21 @@ func brokerConfig(o Options, m Mode) map[string]any {
 }
 
 func clientConfig(o Options) map[string]any {
-	broker := "unix://" + brokerSocket
-	if o.TwoBrokers {
-		broker += fmt.Sprintf(",%s:%d", frontAddress, standbyPort)
-	}
-	return MergeConfig(map[string]any{
-		"broker":   broker,
-		"cluster":  "lab",
+	config := map[string]any{
+		"broker":   withStandby(o, "unix://"+brokerSocket),
 		"ca":       "/var/lib/kernel-broker/ca.pem",
 		"log_file": "/var/log/kernel-broker/hook.log",
-	}, o.Client)
+	}
+	if o.TwoBrokers {
+		config["cluster"] = "lab" // credentials name it, and only here clients use the network
+	}
+	return MergeConfig(config, o.Client)
 }
 
 func agentConfig(o Options, i int) map[string]any {
-	broker := fmt.Sprintf("%s:%d", frontAddress, brokerPort)
-	if o.TwoBrokers {
-		broker += fmt.Sprintf(",%s:%d", frontAddress, standbyPort)
-	}
 	return MergeConfig(MergeConfig(map[string]any{
 		"node":   nodeName(i),
-		"broker": broker,
+		"broker": withStandby(o, fmt.Sprintf("%s:%d", frontAddress, brokerPort)),
 		"cache":  map[string]any{"max_bytes": 256 << 20},
 	}, tlsConfig(o)), o.Agent)
 }

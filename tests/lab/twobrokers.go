@@ -55,6 +55,14 @@ func standbyConfig(o Options, m Mode) map[string]any {
 	})
 }
 
+// withStandby adds the second broker's address to that of the first, where there is one.
+func withStandby(o Options, broker string) string {
+	if !o.TwoBrokers {
+		return broker
+	}
+	return fmt.Sprintf("%s,%s:%d", broker, frontAddress, standbyPort)
+}
+
 // Standby returns the handle of the second broker, which serves when the first has ended.
 func (l *Lab) Standby() Daemon {
 	return Daemon{
