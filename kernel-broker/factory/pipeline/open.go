@@ -154,7 +154,7 @@ func (o Options) training(ctx context.Context, kernels Factory) (*Training, erro
 	slims := kernels.Plan.Recipe.Slimming == build.SlimmingTrace
 	if len(o.Samples) == 0 {
 		made, err := kernels.OpenTraining(ctx)
-		if !slims || !errors.Is(err, training.ErrOtherCompiler) {
+		if !slims || !errors.Is(err, training.ErrOtherProfile) {
 			return made, err
 		}
 	}

@@ -85,8 +85,8 @@ func (f Factory) openTraining(ctx context.Context, slimmingOnly bool) (*Training
 	if err != nil {
 		return nil, err
 	}
-	made.Same, err = made.Facts.Same(source, compiler)
-	if err != nil && (!slimmingOnly || !errors.Is(err, training.ErrOtherCompiler)) {
+	made.Same, err = made.Facts.Same(source, compiler, recipe.Sampling().Probes)
+	if err != nil && (!slimmingOnly || !errors.Is(err, training.ErrOtherProfile)) {
 		return fail(err)
 	}
 	return made, nil
@@ -163,12 +163,13 @@ func (p *Pipeline) save(w *graph.Work, made build.Manifest, c Candidate) error {
 		Workload: trainingText(run),
 	}
 	if t := p.Training; t != nil && !t.SlimmingOnly { // the runs are earlier ones
-		facts.Source, facts.Compiler, facts.Workload = t.Source, t.Compiler, t.Workload
+		facts.Source, facts.Compiler, facts.Probes, facts.Workload = t.Source, t.Compiler, t.Probes, t.Workload
 	} else if f, ok := p.Kernels.(Factory); ok {
 		var err error
 		if facts.Source, facts.Compiler, err = f.of(); err != nil {
 			return err
 		}
+		facts.Probes = p.Recipe.Sampling().Probes
 	}
 	for _, c := range p.Counters {
 		facts.Workload = fmt.Sprintf("counters of run %d", c.Run)

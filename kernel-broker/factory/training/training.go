@@ -56,6 +56,8 @@ type Facts struct {
 	// command, version and linker.
 	Source   string `json:"source"`
 	Compiler string `json:"compiler"`
+	// Probes say that the profile is of probes, and not of lines.
+	Probes bool `json:"probes,omitempty"`
 	// Workload with the seed and size of its training data, or the runs.
 	Workload string `json:"workload"`
 	// BuildID and Image of the kernel that the report is about.
@@ -67,9 +69,9 @@ type Facts struct {
 var (
 	// ErrOther is data of another source package or compiler.
 	ErrOther = errors.New("training data are of another kernel")
-	// ErrOtherCompiler is a profile that another compiler wrote. What slimming found
-	// holds for any.
-	ErrOtherCompiler = fmt.Errorf("%w: the profile is another compiler's", ErrOther)
+	// ErrOtherProfile is a profile that another compiler wrote, or of lines where the
+	// recipe wants probes. What slimming found holds for any.
+	ErrOtherProfile = fmt.Errorf("%w: its profile does not fit", ErrOther)
 	// ErrDamaged is a file with another content than the recipe says.
 	ErrDamaged = errors.New("training data are damaged or of another recipe")
 )
@@ -83,14 +85,17 @@ func File(catalog, kernel string) string {
 // kernel is the one that was measured. With another version of the same package
 // and compiler the profile serves function by function, and the compiler says
 // which it does not fit.
-func (f Facts) Same(source, compiler string) (bool, error) {
+func (f Facts) Same(source, compiler string, probes bool) (bool, error) {
 	for _, part := range []struct {
 		what, has, wants string
 		err              error
-	}{{"source", f.Source, source, ErrOther}, {"compiler", f.Compiler, compiler, ErrOtherCompiler}} {
+	}{{"source", f.Source, source, ErrOther}, {"compiler", f.Compiler, compiler, ErrOtherProfile}} {
 		if first(part.has) != first(part.wants) {
 			return false, fmt.Errorf("%s %q, and the kernel is built with %q: %w", part.what, part.has, part.wants, part.err)
 		}
+	}
+	if f.Probes != probes {
+		return false, fmt.Errorf("probes: %t, and the recipe says %t: %w", f.Probes, probes, ErrOtherProfile)
 	}
 	return f.Source == source && f.Compiler == compiler, nil
 }

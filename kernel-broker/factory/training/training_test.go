@@ -70,17 +70,19 @@ func TestPackAndUnpack(t *testing.T) {
 func TestSame(t *testing.T) {
 	for name, c := range map[string]struct {
 		source, compiler string
+		probes           bool
 		same             bool
 		err              error
 	}{
-		"the very same":          {facts.Source, facts.Compiler, true, nil},
-		"a point release":        {"linux-source-6.1 6.1.101-1", facts.Compiler, false, nil},
-		"a patch of gcc":         {facts.Source, "gcc-12; gcc-12 (Debian) 12.2.1; GNU ld 2.40", false, nil},
-		"another series":         {"linux-source-6.12 6.12.1-1", facts.Compiler, false, ErrOther},
-		"another compiler":       {facts.Source, "gcc-14; gcc-14 (Debian) 14.1; GNU ld 2.40", false, ErrOther},
-		"a compiler of no words": {facts.Source, "", false, ErrOther},
+		"the very same":          {facts.Source, facts.Compiler, false, true, nil},
+		"a point release":        {"linux-source-6.1 6.1.101-1", facts.Compiler, false, false, nil},
+		"a patch of gcc":         {facts.Source, "gcc-12; gcc-12 (Debian) 12.2.1; GNU ld 2.40", false, false, nil},
+		"another series":         {"linux-source-6.12 6.12.1-1", facts.Compiler, false, false, ErrOther},
+		"another compiler":       {facts.Source, "gcc-14; gcc-14 (Debian) 14.1; GNU ld 2.40", false, false, ErrOtherProfile},
+		"a compiler of no words": {facts.Source, "", false, false, ErrOtherProfile},
+		"probes, of lines":       {facts.Source, facts.Compiler, true, false, ErrOtherProfile},
 	} {
-		if same, err := facts.Same(c.source, c.compiler); same != c.same || !errors.Is(err, c.err) {
+		if same, err := facts.Same(c.source, c.compiler, c.probes); same != c.same || !errors.Is(err, c.err) {
 			t.Errorf("%s: %t, %v", name, same, err)
 		}
 	}
