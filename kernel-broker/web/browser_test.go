@@ -91,6 +91,12 @@ func ask[T any](t *testing.T, ctx context.Context, expression string) T {
 	return value
 }
 
+// act has an element focused or clicked in one step: an update may replace it between two.
+func act(t *testing.T, ctx context.Context, selector, method string) {
+	t.Helper()
+	ask[any](t, ctx, fmt.Sprintf("document.querySelector(%q).%s()", selector, method))
+}
+
 // await a condition.
 func await(t *testing.T, ctx context.Context, condition string) {
 	t.Helper()
@@ -235,7 +241,9 @@ func TestByKeyboard(t *testing.T) {
 func TestLegendChooses(t *testing.T) {
 	ctx, address := browser(t), site(t, cluster(400))
 	const bright = `document.querySelectorAll(".grid.chosen a.chosen").length`
-	do(t, ctx, chromedp.Navigate(address+"/"), chromedp.Focus(`[data-kernel="booting"]`), chromedp.KeyEvent(keys.Enter))
+	do(t, ctx, chromedp.Navigate(address+"/"))
+	act(t, ctx, `[data-kernel="booting"]`, "focus")
+	do(t, ctx, chromedp.KeyEvent(keys.Enter))
 	if n := ask[int](t, ctx, bright); n != 4 {
 		t.Errorf("%d nodes boot, want 4", n)
 	}
@@ -294,7 +302,8 @@ func TestReportsAreCutOff(t *testing.T) {
 func TestJobIsUpToDate(t *testing.T) {
 	b := cluster(4)
 	ctx, address := browser(t), site(t, b)
-	do(t, ctx, chromedp.Navigate(address+"/jobs/21"), chromedp.Click("#steps summary"))
+	do(t, ctx, chromedp.Navigate(address+"/jobs/21"))
+	act(t, ctx, "#steps summary", "click")
 	b.change(func() {
 		j := proto.CloneOf(b.jobs[0])
 		j.Timeline = append(j.Timeline, &api.TimelineEvent{At: at(99), Node: "n81", Event: "booted"})
