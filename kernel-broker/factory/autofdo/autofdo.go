@@ -111,6 +111,12 @@ func Functions(profile string) (n int, err error) {
 	return n, lines.Err()
 }
 
+// OfProbes reports whether a profile counts probes, and not lines. The compiler takes either without a word.
+func OfProbes(profile string) (bool, error) {
+	text, err := os.ReadFile(profile)
+	return bytes.Contains(text, []byte("!CFGChecksum: ")), err
+}
+
 // Weighted is a profile that counts so many times.
 type Weighted struct {
 	Path   string

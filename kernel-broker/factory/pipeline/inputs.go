@@ -43,15 +43,16 @@ func (o Options) CheckInputs(ctx context.Context) error {
 		return nil // Open refuses samples
 	}
 	for _, s := range o.Samples {
-		if err := checkSamples(ctx, autofdo.Tools{Compiler: recipe.Compiler}, s.Path); err != nil {
+		if err := checkSamples(ctx, autofdo.Tools{Compiler: recipe.Compiler}, recipe.Sampling().Probes, s.Path); err != nil {
 			return fmt.Errorf("kernel %q: %w", o.Name, err)
 		}
 	}
 	return nil
 }
 
-// checkSamples finds out whether perf's data name their kernel and have branches, and whether a profile is one.
-func checkSamples(ctx context.Context, tools autofdo.Tools, path string) (err error) {
+// checkSamples finds out whether perf's data name their kernel and have branches, and whether a profile is one, of what the
+// recipe marks: probes or lines.
+func checkSamples(ctx context.Context, tools autofdo.Tools, probes bool, path string) (err error) {
 	recorded, err := isPerf(path)
 	if err != nil {
 		return err
@@ -64,5 +65,14 @@ func checkSamples(ctx context.Context, tools autofdo.Tools, path string) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	return tools.Merge(ctx, []autofdo.Weighted{{Path: path, Weight: 1}}, filepath.Join(dir, autofdo.ProfileFile))
+	merged := filepath.Join(dir, autofdo.ProfileFile)
+	if err := tools.Merge(ctx, []autofdo.Weighted{{Path: path, Weight: 1}}, merged); err != nil {
+		return err
+	}
+	of, err := autofdo.OfProbes(merged)
+	if err == nil && of != probes {
+		err = fmt.Errorf("%s: its kernel was built with branches.probes %t, and the recipe says %t: record on a kernel of this recipe: %w",
+			path, of, probes, ErrOtherKernel)
+	}
+	return err
 }

@@ -69,10 +69,17 @@ func TestCheckInputs(t *testing.T) {
 // A text that is no profile is found by the tool that merges profiles.
 func TestProfileOfNothing(t *testing.T) {
 	path := sampleFile(t, "this is a letter\nand no profile\n")
-	if err := checkSamples(t.Context(), autofdo.Tools{Compiler: "clang-19"}, path); err == nil || errors.Is(err, exec.ErrNotFound) {
+	if err := checkSamples(t.Context(), autofdo.Tools{Compiler: "clang-19"}, false, path); err == nil || errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("a letter: %v", err)
 	}
-	if err := checkSamples(t.Context(), autofdo.Tools{Compiler: "clang-19"}, sampleFile(t, "vfs_write:30:10\n 1: 10\n")); err != nil {
-		t.Errorf("a profile: %v", err)
+	lines, probes := "vfs_write:30:10\n 1: 10\n", "vfs_write:30:10\n 1: 10\n !CFGChecksum: 281479271677951\n"
+	for _, c := range []struct {
+		text   string
+		probes bool
+		want   error
+	}{{lines, false, nil}, {probes, true, nil}, {lines, true, ErrOtherKernel}, {probes, false, ErrOtherKernel}} {
+		if err := checkSamples(t.Context(), autofdo.Tools{Compiler: "clang-19"}, c.probes, sampleFile(t, c.text)); !errors.Is(err, c.want) {
+			t.Errorf("%q, probes %t: %v", c.text, c.probes, err)
+		}
 	}
 }
