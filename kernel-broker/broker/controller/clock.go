@@ -55,6 +55,10 @@ func (r *records) rebase(now time.Time, limits plan.Config) {
 		within(&n.KeptUntil, limits.KeepLimit)
 		within(&n.RetryAt, plan.RetryPause)
 	}
+	for name, b := range r.begun {
+		past(&b.At)
+		r.begun[name] = b
+	}
 	for _, a := range r.allocs {
 		past(&a.Created, &a.Begun, &a.Since, &a.Ended)
 		for name, at := range a.LostAt {

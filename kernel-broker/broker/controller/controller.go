@@ -57,10 +57,7 @@ type Controller struct {
 	heldInSlurm map[kb.JobID]bool      // those of them that slurmctld has been told of by this broker
 	// slurmBoot names the slurmctld that answered, while there are holds.
 	slurmBoot string
-	receipts  []plan.Receipt       // of actions, until they are on record
-	reboots   map[string]time.Time // when Slurm began to boot nodes that are to be reset for it
-	// plainBoots is when Slurm began to boot nodes for jobs that asked for that and for no kernel.
-	plainBoots map[string]time.Time
+	receipts  []plan.Receipt // of actions, until they are on record
 	// off is when Slurm's power saving last had a node switched off from which no agent has ever come.
 	off       map[string]time.Time
 	damaged   map[string]string // images of stock, by digest
@@ -113,8 +110,6 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		counted:     map[string]bool{},
 		held:        map[kb.JobID]plan.Hold{},
 		heldInSlurm: map[kb.JobID]bool{},
-		reboots:     map[string]time.Time{},
-		plainBoots:  map[string]time.Time{},
 		off:         map[string]time.Time{},
 		damaged:     map[string]string{},
 		oversized:   map[string]string{},

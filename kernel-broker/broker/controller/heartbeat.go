@@ -98,7 +98,8 @@ const Gone = 50 * time.Second
 // broker is gone, and to come back, with as many as there are.
 func (c *Controller) limitsLocked() plan.Config {
 	limits := c.o.Plan
-	quiet := Gone + c.returnGraceLocked()
+	limits.ReturnGrace = c.returnGraceLocked()
+	quiet := Gone + limits.ReturnGrace
 	limits.AgentLimit = max(limits.AgentLimit, quiet)
 	limits.LoadLimit = max(limits.LoadLimit, quiet)
 	return limits

@@ -78,7 +78,9 @@ func TestLimitsFollowTheAgents(t *testing.T) {
 	c := &Controller{sessions: map[string]*Session{}}
 	c.o.Plan.AgentLimit, c.o.Plan.LoadLimit = time.Minute, 2*time.Minute
 	c.records.nodes = map[string]*kb.Node{}
-	if limits := c.limitsLocked(); limits != c.o.Plan {
+	want := c.o.Plan
+	want.ReturnGrace = reconnectGrace
+	if limits := c.limitsLocked(); limits != want {
 		t.Errorf("without nodes: %+v", limits)
 	}
 	for n := range 60_000 {

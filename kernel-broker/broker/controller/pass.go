@@ -58,6 +58,10 @@ func (c *Controller) pass(ctx context.Context) error {
 		c.logChanges(was, out)
 		c.logRuns(in.Runs, out.Runs)
 	}
+	if err := c.records.endBoots(ctx, out.BootsOver); err != nil { // what was heard is on record
+		c.stale, c.marks.flight = true, plan.Scope{}
+		return fmt.Errorf("commit: %w", err)
+	}
 	c.receipts = c.receipts[len(in.Receipts):]
 	c.marks.flight = plan.Scope{}
 	c.keepHoldsLocked(ctx, out.Held)
@@ -78,7 +82,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		}
 	}
 	c.tellRunsLocked(out.Runs)
-	for _, action := range slices.Concat(out.Actions, c.damagedLocked(in.Now), c.rebootsLocked(in.Now)) {
+	for _, action := range slices.Concat(out.Actions, c.damagedLocked(in.Now)) {
 		if c.actions.submit(action); action.Kind == plan.SetFeatures {
 			c.featuresSet = in.Now
 		}
@@ -166,7 +170,7 @@ func (c *Controller) inputLocked(now time.Time, scope plan.Scope) plan.Input {
 		Now: now, Scope: &scope, Began: c.beganLocked(), Config: c.limitsLocked(), Slurm: c.view, Receipts: slices.Clip(c.receipts),
 		Nodes: c.records.nodes, Allocations: c.records.allocs,
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Held: c.held, Queued: c.line.Waiting(time.Now()), Damaged: maps.Clone(c.damaged), PlainBoots: map[string]bool{}, Rules: c.records.ledger.rules, NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Held: c.held, Queued: c.line.Waiting(time.Now()), Damaged: maps.Clone(c.damaged), Begun: c.records.begun, Rules: c.records.ledger.rules, NewToken: newToken,
 		FeaturesSet: c.featuresSet,
 	}
 	in.Slurm.Since, in.Slurm.Start = c.seenSince, c.slurmBoot
@@ -181,9 +185,8 @@ func (c *Controller) inputLocked(now time.Time, scope plan.Scope) plan.Input {
 			in.Agents[n.Name] = c.agentLocked(n.Name)
 		}
 	}
-	// Also of a node that is away: the boot with which it comes is the one that was asked for.
-	for name := range c.plainBoots {
-		in.PlainBoots[name] = true
+	for name := range c.records.begun {
+		in.Agents[name] = c.agentLocked(name)
 	}
 	return in
 }

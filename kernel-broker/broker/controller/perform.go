@@ -111,7 +111,7 @@ func (e *executor) carryOut(ctx context.Context, a plan.Action) error {
 	case plan.CheckImage:
 		return e.c.checkImage(ctx, a.Text)
 	case plan.RebootNode:
-		return e.reboot(ctx, a.Node)
+		return e.reboot(ctx, a)
 	case plan.CountFault:
 		return e.countFault(ctx, a)
 	case plan.SetFeatures:

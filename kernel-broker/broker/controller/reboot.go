@@ -4,13 +4,72 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/record"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
+
+const begunPrefix = "begun-boots/"
+
+func begunKey(node string) string { return begunPrefix + node }
+
+var begunKind = record.Kind[kb.BegunBoot]{
+	Prefix: begunPrefix,
+	Entry:  func(b *kb.BegunBoot) record.Entry { return record.Entry{Key: begunKey(b.Node)} },
+}
+
+func loadBegun(ctx context.Context, s store.Store, revisions map[string]int64) (map[string]kb.BegunBoot, error) {
+	begun := map[string]kb.BegunBoot{}
+	err := begunKind.Each(ctx, s, func(b *kb.BegunBoot, rec store.Record) {
+		begun[b.Node], revisions[rec.Key] = *b, rec.Revision
+	})
+	return begun, err
+}
+
+// beginBoots puts boots on record. On an error the caller must load again.
+func (r *records) beginBoots(ctx context.Context, boots []kb.BegunBoot) error {
+	var writes []store.Write
+	for _, b := range boots {
+		key := begunKey(b.Node)
+		data, err := record.Encode(key, b)
+		if err != nil {
+			return err
+		}
+		writes = append(writes, store.Write{Key: key, Value: data, Expect: r.revisions[key]})
+	}
+	revisions, err := r.write(ctx, store.Split(writes, r.store.Limits()), nil)
+	if err != nil {
+		return err
+	}
+	maps.Copy(r.revisions, revisions)
+	r.begun = maps.Clone(r.begun) // a pass that is under way reads it
+	for _, b := range boots {
+		r.begun[b.Node] = b
+	}
+	return nil
+}
+
+// endBoots forgets boots that are over. On an error the caller must load again.
+func (r *records) endBoots(ctx context.Context, nodes []string) error {
+	var writes []store.Write
+	for _, name := range nodes {
+		writes = append(writes, store.Write{Key: begunKey(name), Delete: true, Expect: r.revisions[begunKey(name)]})
+	}
+	if _, err := r.write(ctx, store.Split(writes, r.store.Limits()), nil); err != nil {
+		return err
+	}
+	r.begun = maps.Clone(r.begun)
+	for _, name := range nodes {
+		delete(r.begun, name)
+		delete(r.revisions, begunKey(name))
+	}
+	return nil
+}
 
 // NoteReboot looks at slurmctld, which has begun to boot nodes, and returns those
 // that have no agent to do it: those that an administrator asked it to boot, or a
@@ -24,19 +83,23 @@ func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram 
 		return nil, err
 	}
 	plain := c.bootForPlainJobs(ctx, nodes, view)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.Copy(c.plainBoots, plain)
+	defer c.toWrite()()
 	var others []string
+	var begun []kb.BegunBoot
 	for _, name := range nodes {
 		c.marks.node(name)
-		if !c.leftToSiteLocked(name, view.Nodes[name]) {
-			continue
+		b := kb.BegunBoot{Node: name, At: c.clock.Now(), ForJob: plain[name]}
+		if plan.LeftToSite(c.records.nodes[name], view.Nodes[name], c.sessions[name] != nil, c.wasOffLocked(name), b.ForJob) {
+			others = append(others, name)
+			b.Reset = !hasProgram && c.o.Reset != nil
 		}
-		others = append(others, name)
-		if !hasProgram && c.o.Reset != nil {
-			c.reboots[name] = c.clock.Now()
+		if b.ForJob || b.Reset {
+			begun = append(begun, b)
 		}
+	}
+	if err := c.records.beginBoots(ctx, begun); err != nil {
+		c.stale = true
+		return nil, fmt.Errorf("boots of %v: %w: %w", nodes, kb.ErrUnavailable, err)
 	}
 	c.kickLocked()
 	return others, nil
@@ -44,8 +107,8 @@ func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram 
 
 // bootForPlainJobs are those of the nodes that Slurm boots for a job that asked for that (sbatch --reboot) and for no
 // kernel. The comment of one that asked for a kernel says so from its submission on.
-func (c *Controller) bootForPlainJobs(ctx context.Context, nodes []string, view kb.SlurmView) map[string]time.Time {
-	plain := map[string]time.Time{}
+func (c *Controller) bootForPlainJobs(ctx context.Context, nodes []string, view kb.SlurmView) map[string]bool {
+	plain := map[string]bool{}
 	for _, j := range view.Jobs {
 		on := slices.DeleteFunc(slices.Clone(j.Nodes), func(name string) bool { return !slices.Contains(nodes, name) })
 		if j.State != "CONFIGURING" || !j.Reboot || len(on) == 0 {
@@ -58,67 +121,26 @@ func (c *Controller) bootForPlainJobs(ctx context.Context, nodes []string, view 
 		}
 		j.AdminComment = comment
 		for _, name := range on {
-			if !j.Submitted() && view.Nodes[name].Waiting() {
-				plain[name] = c.clock.Now()
-			}
+			plain[name] = plain[name] || !j.Submitted() && view.Nodes[name].Waiting()
 		}
 	}
 	return plain
 }
 
-// leftToSiteLocked reports whether Slurm has begun to boot a node that no agent boots.
-func (c *Controller) leftToSiteLocked(name string, s kb.SlurmNode) bool {
-	n := c.records.nodes[name]
-	off := n != nil && n.Slurm.PoweredOffBoot != "" || c.wasOffLocked(name)
-	_, plain := c.plainBoots[name]
-	begun := s.RebootIssued() && s.Free() && (n == nil || n.Pending == nil)
-	return c.sessions[name] == nil && (off || plain || begun && plan.AdministratorReboots(n, s))
-}
-
-// rebootsLocked asks for the resets of nodes that are left to the site until they are done, or Slurm waits no more. An
-// agent that was there a moment ago, or may not have come yet to a broker that has just begun, boots its node itself.
-func (c *Controller) rebootsLocked(now time.Time) (reboots []plan.Action) {
-	maps.DeleteFunc(c.plainBoots, func(name string, asked time.Time) bool {
-		n := c.records.nodes[name]
-		return c.view.At.After(asked) && !c.view.Nodes[name].Waiting() || c.sessions[name] != nil && n != nil && n.Reboot != nil // on record
-	})
-	maps.DeleteFunc(c.reboots, func(name string, asked time.Time) bool {
-		return c.view.At.After(asked) && !c.view.Nodes[name].Waiting()
-	})
-	grace := c.returnGraceLocked()
-	for _, name := range slices.Sorted(maps.Keys(c.reboots)) {
-		if lost, was := c.lost[name]; was && now.Sub(lost) < grace {
-			continue
-		}
-		reboots = append(reboots, plan.Action{Kind: plan.RebootNode, Node: name, Text: "Slurm wants it booted, and it has no agent"})
-	}
-	return reboots
-}
-
 // reboot resets a node that is left to the site. That may have waited for a while: a node that an agent came from, or
 // whose boot Slurm waits for no more, may have a job.
-func (e *executor) reboot(ctx context.Context, node string) error {
+func (e *executor) reboot(ctx context.Context, a plan.Action) error {
 	c := e.c
-	nodes, err := c.o.Slurm.Nodes(ctx, []string{node})
+	nodes, err := c.o.Slurm.Nodes(ctx, []string{a.Node})
 	if err != nil {
 		return err
 	}
-	s := nodes[node]
 	c.mu.Lock()
-	asked, wanted := c.reboots[node]
-	due := wanted && s.Waiting() && c.leftToSiteLocked(node, s) && !c.lost[node].After(asked)
-	if !due {
-		delete(c.reboots, node)
-	}
+	due := c.records.begun[a.Node].Reset && nodes[a.Node].Waiting() && c.sessions[a.Node] == nil &&
+		!slices.ContainsFunc(c.receipts, func(r plan.Receipt) bool { return r.Action.Kind == a.Kind && r.Action.Node == a.Node })
 	c.mu.Unlock()
 	if !due {
-		return nil
+		return errNotDue
 	}
-	if err := c.o.Reset.Reset(ctx, node); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.reboots, node)
-	return nil
+	return c.o.Reset.Reset(ctx, a.Node)
 }

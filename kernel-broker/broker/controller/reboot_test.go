@@ -99,7 +99,7 @@ func (f *fixture) rebooted(names ...string) {
 func (f *fixture) reboots() int {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
-	return len(f.c.reboots)
+	return len(f.c.records.begun)
 }
 
 // A node that has waited for its reset until somebody else booted it, and has a job by now, is left alone.
@@ -116,6 +116,30 @@ func TestRebootSparesANodeThatCameUp(t *testing.T) {
 	if len(begun) != maxWorkers[resets] {
 		t.Errorf("%d resets", len(begun))
 	}
+}
+
+// What the hook was told outlives the broker that told it: the next one resets the node, and boots the one with an agent.
+func TestBegunBootsSurviveTheBroker(t *testing.T) {
+	f := newFixture(t)
+	done := make(chan string, 10)
+	f.reset = func(string) error { return errors.New("no answer") }
+	f.start()
+	f.rebooted("m1")
+	f.slurm.job(20, "CONFIGURING", "n1")
+	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
+	if _, err := f.c.NoteReboot(t.Context(), []string{"n1"}, true); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	f.reset = func(node string) error { done <- node; return nil }
+	f.start()
+	until(t, "the reset", func() bool { return len(done) == 1 && <-done == "m1" })
+	f.attach("n1", "stock", "", bootOne)
+	until(t, "n1 to be rebooted", func() bool {
+		v, err := f.c.Node("n1")
+		return err == nil && v.Node.Reboot != nil && v.Node.Reboot.Due
+	})
+	until(t, "nothing is left to do", func() bool { return f.reboots() == 0 })
 }
 
 // A reset that fails is tried again for as long as Slurm waits for the boot.
@@ -151,14 +175,13 @@ func TestRebootWaitsForAgents(t *testing.T) {
 		if len(done) > 0 || f.reboots() != 1 {
 			t.Fatalf("%d resets", len(done))
 		}
-		if comes {
-			f.attach("n1", "stock", "", bootOne).Detach() // it reboots its node
+		if comes { // it reboots its node
+			s := f.attach("n1", "stock", "", bootOne)
+			until(t, "nothing is left to do", func() bool { return f.reboots() == 0 })
+			s.Detach()
 		}
 		f.c.mu.Lock()
 		f.c.lost["n1"] = f.c.lost["n1"].Add(-reconnectGrace)
-		if at := f.c.reboots["n1"]; comes {
-			f.c.reboots["n1"] = at.Add(-reconnectGrace)
-		}
 		f.c.mu.Unlock()
 		until(t, "nothing is left to do", func() bool { return f.reboots() == 0 })
 		if reset := len(done) > 0; reset == comes {

@@ -55,6 +55,7 @@ type records struct {
 	nodes     map[string]*kb.Node
 	allocs    map[kb.JobID]*kb.Allocation // those with something left to do
 	onNode    map[string][]kb.JobID       // of them, by node
+	begun     map[string]kb.BegunBoot
 	runs      runRecords
 	ledger    ledger
 	revisions map[string]int64
@@ -96,11 +97,15 @@ func (r *records) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	begun, err := loadBegun(ctx, r.store, revisions)
+	if err != nil {
+		return err
+	}
 	hardware, err := loadLedger(ctx, r.store, revisions)
 	if err != nil {
 		return err
 	}
-	r.ledger = hardware
+	r.ledger, r.begun = hardware, begun
 	r.jobIndex.Replace(jobs)
 	r.runIndex.Replace(entries)
 	r.nodes, r.allocs, r.runs, r.revisions = nodes, allocs, runs, revisions

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -107,7 +108,7 @@ type Receipt struct {
 // Needed reports whether a decision has to know that an action was done.
 func (a Action) Needed() bool {
 	switch a.Kind {
-	case RestoreState, SettleBoot, ResetNode, CommentJob:
+	case RestoreState, SettleBoot, ResetNode, RebootNode, CommentJob:
 		return true
 	}
 	return false
@@ -136,6 +137,11 @@ func (d *decision) receipts() {
 			}
 		}
 	}
+}
+
+// done reports whether an action on a node has been done since the last decision that was committed.
+func (d *decision) done(kind Kind, node string) bool {
+	return slices.ContainsFunc(d.in.Receipts, func(r Receipt) bool { return r.Action.Kind == kind && r.Action.Node == node })
 }
 
 // replaces are the actions that replace a node's state, reason or features.

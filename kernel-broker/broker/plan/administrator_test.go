@@ -299,13 +299,13 @@ func TestRebootForAPlainJob(t *testing.T) {
 	start, kexecs := w.nodes["n1"].SlurmdStart, w.nodes["n1"].Kexecs
 	w.job(8, "CONFIGURING", true, "n1")
 	w.node("n1", "ALLOCATED+POWERING_UP", "")
-	w.plain = map[string]bool{"n1": true}
+	w.begun = map[string]kb.BegunBoot{"n1": {Node: "n1", At: w.now, ForJob: true}}
 	w.settle()
 	n := w.nodes["n1"]
 	if n.Reboot == nil || !n.Reboot.Due || n.Pending != nil || n.SlurmdStart != start {
 		t.Fatalf("%+v, pending %v, slurmd start %d", n.Reboot, n.Pending, n.SlurmdStart)
 	}
-	w.plain = nil
+	w.begun = nil
 	w.pass(2 * time.Minute)
 	if n = w.nodes["n1"]; n.SlurmdStart != start || !n.Reboot.Due {
 		t.Fatalf("slurmd registered the boot that is to come: start %d, %+v", n.SlurmdStart, n.Reboot)
@@ -322,9 +322,9 @@ func TestRebootForAPlainJobThatLeaves(t *testing.T) {
 	w := steadyOnStock(t, "n1")
 	w.job(8, "CONFIGURING", true, "n1")
 	w.node("n1", "ALLOCATED+POWERING_UP", "")
-	w.plain = map[string]bool{"n1": true}
+	w.begun = map[string]kb.BegunBoot{"n1": {Node: "n1", At: w.now, ForJob: true}}
 	w.settle()
-	w.plain = nil
+	w.begun = nil
 	delete(w.slurm.Jobs, 8)
 	w.node("n1", "IDLE", "")
 	w.settle()

@@ -77,6 +77,7 @@ func Decide(in Input) Output {
 			d.desired(n)
 		}
 	}
+	d.begunBoots()
 	d.holds()
 	d.runRecords(ids)
 	d.armAll()

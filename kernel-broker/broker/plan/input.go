@@ -41,6 +41,8 @@ type Config struct {
 	RunsOfUser int `yaml:"-"`
 	// RebootTimeout bounds a reboot by the node's own boot loader.
 	RebootTimeout time.Duration `yaml:"reboot_timeout"`
+	// ReturnGrace is how long agents take to come back to a broker.
+	ReturnGrace time.Duration `yaml:"-"`
 	// CanReset says that nodes can be reset from outside.
 	CanReset bool `yaml:"-"`
 	// ActiveFeatures has slurmctld show the kernel that a node runs.
@@ -148,8 +150,8 @@ type Input struct {
 	Damaged map[string]string
 	// Queued runs of jobs wait until fewer switches are under way.
 	Queued map[kb.JobID]bool
-	// PlainBoots are nodes that Slurm boots for a job that asked for that, and for no kernel.
-	PlainBoots map[string]bool
+	// Begun are the boots that slurmctld has begun and the broker did not ask for, by node.
+	Begun map[string]kb.BegunBoot
 	// FeaturesSet is when slurmctld was last told of features.
 	FeaturesSet time.Time
 	// Rules on kexec, by name.
@@ -168,6 +170,8 @@ type Output struct {
 	Awake Scope
 	// NextPass is what has to be in the next scope, however soon that is.
 	NextPass Scope
+	// BootsOver are the nodes whose begun boot need not be on record any more.
+	BootsOver []string
 	// Tries are the boots that came to an end.
 	Tries []kb.Try
 	// UsedRules were for one return, which has begun.

@@ -3,6 +3,9 @@
 package plan
 
 import (
+	"maps"
+	"slices"
+
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
@@ -10,7 +13,7 @@ import (
 // --reboot): what is asked for is the machine's own boot, of whatever its firmware
 // finds, and no kexec.
 func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
-	if d.in.PlainBoots[n.Name] && n.Reboot == nil && n.Boot.BootID != "" && s.Waiting() && d.owner(n) == nil {
+	if d.in.Begun[n.Name].ForJob && n.Reboot == nil && n.Boot.BootID != "" && s.Waiting() && d.owner(n) == nil {
 		n.Reboot = &kb.Reboot{BootID: n.Boot.BootID, At: d.in.Now, ForJob: true}
 	}
 	if AdministratorReboots(n, s) && n.Reboot == nil && n.Boot.BootID != "" {
@@ -42,6 +45,33 @@ func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
 // comes before it, and no slurmd answers for it.
 func (d *decision) rebooting(n *kb.Node) bool {
 	return n.Reboot != nil && !n.Reboot.Done && d.owner(n) == nil && (n.Pending == nil || n.Pending.Progress == kb.ProgressLoading)
+}
+
+// LeftToSite reports whether a boot that slurmctld has begun is one that no agent does: the node's is away, and the node has
+// no power, or an administrator or a job without a profile asked for the boot. n is nil for a node without a record.
+func LeftToSite(n *kb.Node, s kb.SlurmNode, connected, off, forJob bool) bool {
+	off = off || n != nil && n.Slurm.PoweredOffBoot != ""
+	begun := s.RebootIssued() && s.Free() && (n == nil || n.Pending == nil)
+	return !connected && (off || forJob || begun && AdministratorReboots(n, s))
+}
+
+// begunBoots has nodes reset that are left to the broker. An agent that was there a moment ago, or may not have come yet to
+// a broker that has just begun, boots its node itself.
+func (d *decision) begunBoots() {
+	for _, name := range slices.Sorted(maps.Keys(d.in.Begun)) {
+		b, agent, n := d.in.Begun[name], d.in.Agents[name], d.nodes[name]
+		if n == nil {
+			n = d.in.Nodes[name]
+		}
+		switch {
+		case d.in.Slurm.At.After(b.At) && !d.in.Slurm.Nodes[name].Waiting(),
+			agent.Connected && (b.Reset || n != nil && n.Reboot != nil),
+			d.done(RebootNode, name):
+			d.out.BootsOver = append(d.out.BootsOver, name)
+		case b.Reset && d.in.Now.Sub(agent.Since) >= d.in.Config.ReturnGrace:
+			d.act(Action{Kind: RebootNode, Node: name, Text: "Slurm wants it booted, and it has no agent"})
+		}
+	}
 }
 
 // reboot leaves a node to its reboot. Until Slurm begins it the node keeps its

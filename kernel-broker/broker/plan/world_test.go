@@ -92,8 +92,8 @@ type world struct {
 	tries    []kb.Try
 	tokens   int
 	inLine   map[kb.JobID]bool
-	// plain are nodes that Slurm boots for a job that asked for no kernel.
-	plain map[string]bool
+	// begun are boots that slurmctld has begun by itself.
+	begun map[string]kb.BegunBoot
 	// unanswered: slurmctld does not answer, and its last answer gets old.
 	unanswered bool
 	// unheard are nodes whose agents say nothing of what they are told.
@@ -117,7 +117,7 @@ func (w *world) input() Input {
 	}
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
-		Catalog: w.catalog, Receipts: w.receipts, Held: w.held, Queued: w.inLine, Damaged: w.damaged, PlainBoots: w.plain, FeaturesSet: w.featuresSet, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, Receipts: w.receipts, Held: w.held, Queued: w.inLine, Damaged: w.damaged, Begun: w.begun, FeaturesSet: w.featuresSet, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
 func slurmdHeld(n *kb.Node) bool { return n.Told.Slurmd == kb.SlurmdHeld }
