@@ -21,21 +21,20 @@ const featuresEvery = 5 * time.Second
 // so a kernel becomes available first: on all nodes with the same features by one command, since slurmctld splits its
 // configuration of nodes whose available features differ. At a wave of jobs nodes are shown together, at intervals.
 func (d *decision) features() {
-	if !d.in.Config.ActiveFeatures || d.in.Now.Sub(d.in.FeaturesSet) < featuresEvery {
+	if d.in.Now.Sub(d.in.FeaturesSet) < featuresEvery {
 		return
 	}
 	active, missing := map[string][]string{}, map[string][]string{}
 	for _, name := range d.order {
-		s, known := d.slurmNode(name)
-		if !known {
+		if !d.unshown(d.nodes[name]) {
 			continue
 		}
-		site, shown := splitFeatures(s.Features)
-		want := kernelFeature(d.nodes[name])
-		switch all := strings.Join(s.Available, ","); {
-		case want != "" && !slices.Contains(s.Available, want):
+		s, _ := d.slurmNode(name)
+		if want := kernelFeature(d.nodes[name]); want != "" && !slices.Contains(s.Available, want) {
+			all := strings.Join(s.Available, ",")
 			missing[all] = append(missing[all], want)
-		case strings.Join(shown, ",") != want:
+		} else {
+			site, _ := splitFeatures(s.Features)
 			key := setFeatures(s.Available, site, want).Key()
 			active[key] = append(active[key], name)
 		}
