@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	d := &demo{out: out, o: o, begin: time.Now()}
 	d.title("A virtual cluster: slurmctld, munge, the broker, and two nodes under QEMU")
 	l, err := lab.Up(ctx, lab.Options{Dir: o.Dir, Kernel: o.Kernel, Nodes: 2, Progress: indent{out}, ReadyTimeout: limit,
-		Slurm: lab.SlurmOptions{ReturnToService: 1}})
+		Slurm: lab.SlurmOptions{ReturnToService: 1, Cgroup: true}})
 	if err != nil {
 		return err
 	}
