@@ -188,3 +188,25 @@ func TestTextBreaksLines(t *testing.T) {
 		t.Errorf("%d words of 100", got)
 	}
 }
+
+// A table of sentences is no table on a terminal: each row stands by itself.
+func TestTextOfSentences(t *testing.T) {
+	var out bytes.Buffer
+	why, how := strings.Repeat("because ", 15)+"so", strings.Repeat("by ", 30)+"hand"
+	d := Document{Title: "x", Sections: []Section{{ID: "s", Title: "s", Components: []Component{Table{Caption: "Steps",
+		Columns: []Column{{Title: "Step"}, {Title: "Saves", Numeric: true}, {Title: "Why"}, {Title: "How"}},
+		Rows:    []Row{{Text("One"), Figure(0.6, "60 %"), Text(why), Text(how)}, {Text("Two"), Missing(), Text("it is"), Text(how)}}}}}}}
+	if err := d.WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = `
+Steps
+- One
+  Saves  60 %
+  Why    because because because because because because because because because
+         because because because because because because so
+`
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("got\n%s\nwant in it\n%s", out.String(), want)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 )
 
 // Table whose columns can be sorted. The first cell of a row is its heading.
@@ -78,6 +79,17 @@ func (t Table) Check() (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// hasSentences reports whether a row has more text than two lines of a terminal.
+func (t Table) hasSentences() bool {
+	return slices.ContainsFunc(t.Rows, func(row Row) bool {
+		size := 0
+		for _, cell := range row {
+			size += utf8.RuneCountInString(cell.Text)
+		}
+		return size > 2*lineWidth
+	})
 }
 
 // placed is a cell with its column, as the template wants it.

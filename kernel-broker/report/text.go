@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -138,6 +139,11 @@ func (t *textWriter) table(table Table) error {
 	}
 	t.line("")
 	t.paragraph(table.Caption)
+	if table.hasSentences() {
+		t.records(table)
+		t.paragraph(table.Note)
+		return nil
+	}
 	heading := make(Row, len(table.Columns))
 	for i, column := range table.Columns {
 		heading[i] = Text(strings.ToUpper(column.Title))
@@ -157,6 +163,18 @@ func (t *textWriter) table(table Table) error {
 	}
 	t.paragraph(table.Note)
 	return nil
+}
+
+// records writes each row by itself, as facts below its first cell.
+func (t *textWriter) records(table Table) {
+	for _, row := range slices.Concat(table.Rows, table.Foot) {
+		t.paragraph("- " + row[0].Text)
+		var facts Facts
+		for i, cell := range row[1:] {
+			facts = append(facts, Fact{Name: "  " + table.Columns[i+1].Title, Text: cell.Text})
+		}
+		t.facts(facts)
+	}
 }
 
 // leastText is as narrow as a column of text gets; only words longer than mostWord are cut.

@@ -45,17 +45,6 @@ func (v view) Shown() profiling.Result { return v.shown }
 // Nodes is how many nodes the results are of.
 func (v view) Nodes() int { return len(v.Result.NodeNames()) }
 
-func (v view) Mood() string {
-	switch v.Decision.Verdict {
-	case advice.WorthAKernel, advice.WorthAChange:
-		return string(report.Good)
-	case advice.NothingToGain:
-		return string(report.Neutral)
-	default:
-		return string(report.Bad)
-	}
-}
-
 // Observed is what a collector covered, if that was not all the time.
 func (v view) Observed(c profiling.Collector) *profiling.Coverage {
 	if all, _ := v.Result.Covered(c); !all.Exact {
