@@ -40,7 +40,7 @@ func (n *Node) PowerOn() {
 	n.off = false
 }
 
-// FailNextLoad makes the node's next load of the kernel fail.
+// FailNextLoad makes the next boot of the kernel on the node one whose load fails.
 func (n *Node) FailNextLoad(kernel string) error {
 	return write(n.path("load-fails"), KernelNamed(kernel).Release+"\n", 0o644)
 }
