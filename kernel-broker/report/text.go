@@ -141,9 +141,14 @@ func (t *textWriter) table(table Table) error {
 	t.paragraph(table.Caption)
 	if table.hasSentences() {
 		t.records(table)
-		t.paragraph(table.Note)
-		return nil
+	} else {
+		t.columns(table)
 	}
+	t.paragraph(table.Note)
+	return nil
+}
+
+func (t *textWriter) columns(table Table) {
 	heading := make(Row, len(table.Columns))
 	for i, column := range table.Columns {
 		heading[i] = Text(strings.ToUpper(column.Title))
@@ -161,8 +166,6 @@ func (t *textWriter) table(table Table) error {
 			t.row(table.Columns, columns, widths, row)
 		}
 	}
-	t.paragraph(table.Note)
-	return nil
 }
 
 // records writes each row by itself, as facts below its first cell.

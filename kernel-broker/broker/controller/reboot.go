@@ -47,7 +47,6 @@ func (r *records) beginBoots(ctx context.Context, boots []kb.BegunBoot) error {
 		return err
 	}
 	maps.Copy(r.revisions, revisions)
-	r.begun = maps.Clone(r.begun) // a pass that is under way reads it
 	for _, b := range boots {
 		r.begun[b.Node] = b
 	}
@@ -56,6 +55,9 @@ func (r *records) beginBoots(ctx context.Context, boots []kb.BegunBoot) error {
 
 // endBoots forgets boots that are over. On an error the caller must load again.
 func (r *records) endBoots(ctx context.Context, nodes []string) error {
+	if len(nodes) == 0 {
+		return nil // as after most passes
+	}
 	var writes []store.Write
 	for _, name := range nodes {
 		writes = append(writes, store.Write{Key: begunKey(name), Delete: true, Expect: r.revisions[begunKey(name)]})
@@ -63,7 +65,6 @@ func (r *records) endBoots(ctx context.Context, nodes []string) error {
 	if _, err := r.write(ctx, store.Split(writes, r.store.Limits()), nil); err != nil {
 		return err
 	}
-	r.begun = maps.Clone(r.begun)
 	for _, name := range nodes {
 		delete(r.begun, name)
 		delete(r.revisions, begunKey(name))
@@ -99,7 +100,7 @@ func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram 
 	}
 	if err := c.records.beginBoots(ctx, begun); err != nil {
 		c.stale = true
-		return nil, fmt.Errorf("boots of %v: %w: %w", nodes, kb.ErrUnavailable, err)
+		return nil, fmt.Errorf("boots of %d nodes are not on record: %w: %w", len(nodes), kb.ErrUnavailable, err)
 	}
 	c.kickLocked()
 	return others, nil
@@ -137,7 +138,7 @@ func (e *executor) reboot(ctx context.Context, a plan.Action) error {
 	}
 	c.mu.Lock()
 	due := c.records.begun[a.Node].Reset && nodes[a.Node].Waiting() && c.sessions[a.Node] == nil &&
-		!slices.ContainsFunc(c.receipts, func(r plan.Receipt) bool { return r.Action.Kind == a.Kind && r.Action.Node == a.Node })
+		!plan.Done(c.receipts, a.Kind, a.Node)
 	c.mu.Unlock()
 	if !due {
 		return errNotDue

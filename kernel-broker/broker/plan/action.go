@@ -139,9 +139,9 @@ func (d *decision) receipts() {
 	}
 }
 
-// done reports whether an action on a node has been done since the last decision that was committed.
-func (d *decision) done(kind Kind, node string) bool {
-	return slices.ContainsFunc(d.in.Receipts, func(r Receipt) bool { return r.Action.Kind == kind && r.Action.Node == node })
+// Done reports whether receipts have an action on a node.
+func Done(receipts []Receipt, kind Kind, node string) bool {
+	return slices.ContainsFunc(receipts, func(r Receipt) bool { return r.Action.Kind == kind && r.Action.Node == node })
 }
 
 // replaces are the actions that replace a node's state, reason or features.

@@ -66,7 +66,7 @@ func (d *decision) begunBoots() {
 		switch {
 		case d.in.Slurm.At.After(b.At) && !d.in.Slurm.Nodes[name].Waiting(),
 			agent.Connected && (b.Reset || n != nil && n.Reboot != nil),
-			d.done(RebootNode, name):
+			Done(d.in.Receipts, RebootNode, name):
 			d.out.BootsOver = append(d.out.BootsOver, name)
 		case b.Reset && d.in.Now.Sub(agent.Since) >= d.in.Config.ReturnGrace:
 			d.act(Action{Kind: RebootNode, Node: name, Text: "Slurm wants it booted, and it has no agent"})
